@@ -59,6 +59,7 @@ class HistoryCall(Lenient):
     """A tool call in an assistant message of the history."""
 
     id: str = ""
+    type: Any = "function"
     function: FunctionCall | None = None
     custom: CustomCall | None = None
     server_label: str | None = Field(default=None, exclude=True)

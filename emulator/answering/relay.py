@@ -26,6 +26,7 @@ from emulator.events import (
     RelayedChunk,
     ToolCall,
     UpstreamAccepted,
+    call_id,
     new_id,
 )
 from emulator.reading.events import Reasoning, Text
@@ -119,7 +120,8 @@ def expand_relayed_chunks(
     """Replace `RelayedChunk` events by what their chunks contain, and add the `Finish`. One choice.
 
     Reasoning between tags at the start becomes reasoning events: these APIs have a place for it. Some
-    upstreams use the same call ids in each reply: with ``unique_ids`` the calls get new ones.
+    upstreams use the same call ids in each reply: with ``unique_ids`` the calls get new ones, from which a
+    front can tell that they were made together (`from_same_answer`).
     """
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
@@ -183,7 +185,8 @@ class _RelayedCalls:
     """Joins the call deltas that `native` yields: one call after the other, each valid."""
 
     def __init__(self, *, unique_ids: bool) -> None:
-        self._unique_ids = unique_ids
+        self._answer = new_id("") if unique_ids else ""
+        self._count = 0
         self.any = False
         self._id = self._name = self._arguments = ""
 
@@ -192,7 +195,8 @@ class _RelayedCalls:
         if function.get("name"):
             yield from self.close()
             self.any = True
-            self._id = new_id("call_") if self._unique_ids else piece["id"]
+            self._id = call_id(self._answer, self._count) if self._answer else piece["id"]
+            self._count += 1
             self._name, self._arguments = function["name"], ""
         self._arguments += function.get("arguments") or ""
 

@@ -13,6 +13,7 @@ from emulator import json_codec
 from emulator.answering.summary import introduced
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
+from emulator.events import from_same_answer
 from emulator.protocol import FunctionCall, HistoryCall, Message
 
 Json = dict[str, Any]
@@ -27,7 +28,7 @@ def messages(role: Role, content: str | Sequence[Mapping[str, Any]], place: str)
     if isinstance(content, str):
         return [Message(role=role, content=content)]
     if role == "assistant":
-        return [*_assistant(content, place)]
+        return _assistant(content, place)
     converted: list[Message] = []
     parts: list[Json] = []
     for n, block in enumerate(content):
@@ -54,36 +55,77 @@ def _joined(parts: Sequence[Json]) -> str | list[Json]:
     return [*parts]
 
 
-def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> Iterator[Message]:
-    """Convert an answer: text and calls share a message; each cell and its output are messages in between."""
+def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> list[Message]:
+    """Convert an answer: text and calls share a message; results of hosted calls, and each cell with its
+    output, are messages in between."""
+    converted: list[Message] = []
     texts: list[str] = []
     calls: list[HistoryCall] = []
     cells: dict[str, str] = {}
 
-    def flush() -> Iterator[Message]:
+    def flush() -> None:
         text = "\n\n".join(filter(None, texts))
-        if text or calls:
-            yield Message(role="assistant", content=text or None, tool_calls=[*calls] or None)
+        last = _last_calls(converted)
+        if not text and calls and last is not None and from_same_answer(calls[0].id, last[1][0].id):
+            # These calls left with hosted calls, whose results are already there.
+            at, others = last
+            together = {"tool_calls": [*others, *calls]}
+            converted[at] = converted[at].model_copy(update=together)
+        elif text or calls:
+            converted.append(
+                Message(role="assistant", content=text or None, tool_calls=[*calls] or None)
+            )
         texts.clear()
         calls.clear()
 
     for n, block in enumerate(content):
+        at = f"{place}[{n}]"
         match block.get("type"):
             case "text":
-                texts.append(_text(block, "text", f"{place}[{n}]"))
+                texts.append(_text(block, "text", at))
             case "compaction" if block.get("content") is not None:
-                yield from flush()
-                summary = introduced(_text(block, "content", f"{place}[{n}]"))
-                yield Message(role="user", content=summary)
+                flush()
+                summary = introduced(_text(block, "content", at))
+                converted.append(Message(role="user", content=summary))
             case "tool_use":
-                calls.append(_call(block, f"{place}[{n}]"))
+                calls.append(_call(block, at))
+            case "mcp_tool_use":
+                call = _call(block, at)
+                label = _text(block, "server_name", at)
+                hosted = {"id": hosted_call_id(call.id), "server_label": label}
+                calls.append(call.model_copy(update=hosted))
+            case "mcp_tool_result":
+                flush()
+                converted.append(_hosted_result(block, at))
             case "server_tool_use" if block.get("name") == CODE:
                 cells[str(block.get("id"))] = str(_mapping(block.get("input")).get("code", ""))
             case "code_execution_tool_result":
                 code = cells.pop(str(block.get("tool_use_id")), "")
-                yield from flush()
-                yield from _cell(code, _mapping(block.get("content")))
-    yield from flush()
+                flush()
+                converted += _cell(code, _mapping(block.get("content")))
+    flush()
+    return converted
+
+
+def _last_calls(converted: Sequence[Message]) -> tuple[int, list[HistoryCall]] | None:
+    """The calls before the results that end ``converted``, and the place of their message."""
+    for at in range(len(converted) - 1, -1, -1):
+        if converted[at].role != "tool":
+            calls = converted[at].tool_calls
+            return (at, calls) if calls else None
+    return None
+
+
+def hosted_block_id(call_id: str) -> str:
+    """The id of the ``mcp_tool_use`` block of a call."""
+    return _HOSTED + call_id.removeprefix(_CALL)
+
+
+def hosted_call_id(block_id: str) -> str:
+    return _CALL + block_id.removeprefix(_HOSTED)
+
+
+_CALL, _HOSTED = "call_", "mcptoolu_"
 
 
 def _call(block: Mapping[str, Any], place: str) -> HistoryCall:
@@ -93,7 +135,7 @@ def _call(block: Mapping[str, Any], place: str) -> HistoryCall:
     function = FunctionCall(
         name=_text(block, "name", place), arguments=json_codec.dumps(arguments).decode()
     )
-    return HistoryCall(id=_text(block, "id", place), function=function)
+    return HistoryCall(id=_text(block, "id", place), type="function", function=function)
 
 
 def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
@@ -104,7 +146,24 @@ def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
     yield Message(role="user", content=result_text)
 
 
+def _hosted_result(block: Mapping[str, Any], place: str) -> Message:
+    key = hosted_call_id(_text(block, "tool_use_id", place))
+    failed = block.get("is_error") is True
+    content = _joined(_content_parts(block, place))
+    return Message(role="tool", tool_call_id=key, content=content, is_error=failed)
+
+
 def _result(block: Mapping[str, Any], place: str) -> Message:
+    parts = _content_parts(block, place)
+    if block.get("is_error") and not _starts_with_error(parts):
+        parts.insert(0, {"type": "text", "text": "Error:"})
+    key = _text(block, "tool_use_id", place)
+    is_error = block.get("is_error") is True
+    return Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
+
+
+def _content_parts(block: Mapping[str, Any], place: str) -> list[Json]:
+    """The content of a result."""
     content = block.get("content")
     parts: list[Json] = []
     if isinstance(content, str):
@@ -116,11 +175,7 @@ def _result(block: Mapping[str, Any], place: str) -> Message:
         raise BadRequest(
             f"{place}.content must be text or an array of blocks.", param=f"{place}.content"
         )
-    if block.get("is_error") and not _starts_with_error(parts):
-        parts.insert(0, {"type": "text", "text": "Error:"})
-    key = _text(block, "tool_use_id", place)
-    is_error = block.get("is_error") is True
-    return Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
+    return parts
 
 
 def _starts_with_error(parts: Sequence[Json]) -> bool:

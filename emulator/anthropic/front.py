@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.summary import question
+from emulator.anthropic.mcp_servers import LISTING_BETA
 from emulator.anthropic.request import (
     Compaction,
     CountRequest,
@@ -18,7 +19,7 @@ from emulator.anthropic.request import (
 )
 from emulator.anthropic.threads import Threads
 from emulator.anthropic.writer import MessageWriter
-from emulator.errors import BadRequest
+from emulator.errors import EmulatorError
 from emulator.events import UpstreamAccepted
 from emulator.protocol import ChatCompletionRequest
 
@@ -34,19 +35,26 @@ class MessageStream:
 
 
 def answer(
-    pipeline: Pipeline, threads: Threads, request: MessagesRequest, client: str = ""
+    pipeline: Pipeline,
+    threads: Threads,
+    request: MessagesRequest,
+    client: str = "",
+    betas: str = "",
 ) -> MessageStream:
-    """Read the request and start its answer. Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the
-    first event."""
+    """Read the request and start its answer; ``betas`` is the header ``anthropic-beta``.
+
+    Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event.
+    """
     joined = threads.joined(client, request)
     try:
-        chat = chat_request(joined, len(joined.messages) - len(request.messages))
+        chat = chat_request(joined, len(joined.messages) - len(request.messages), betas)
         if request.compaction is not None:
             chat = _summarizing(chat, request.compaction)
         answer_request = replace(pipeline.read(chat, client), finds_stop_string=True)
-    except BadRequest as error:
-        raise at_client_place(error) from error
-    writer = MessageWriter(request.model, thinks=request.thinks)
+    except EmulatorError as error:
+        raise at_client_place(error, joined) from error
+    shows_lists = LISTING_BETA in betas
+    writer = MessageWriter(request.model, thinks=request.thinks, shows_lists=shows_lists)
     write = writer.write if request.compaction is None else writer.write_summary
     events = write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
     if request.thread is not None:
@@ -57,16 +65,18 @@ def answer(
 def _summarizing(chat: ChatCompletionRequest, compaction: Compaction) -> ChatCompletionRequest:
     """The request for a summary of the conversation in ``chat``, without its tools."""
     messages = [*chat.messages, question(compaction.instructions or "")]
-    plain = {"tools": None, "tool_choice": None, "response_format": None}
+    plain = {"tools": None, "tool_choice": "none", "response_format": None}
     return chat.model_copy(update={**plain, "messages": messages})
 
 
-def count_tokens(pipeline: Pipeline, request: CountRequest, client: str = "") -> int:
+def count_tokens(
+    pipeline: Pipeline, request: CountRequest, client: str = "", betas: str = ""
+) -> int:
     """Estimate the tokens of the prompt, including the tools, without the model's tokenizer.
 
     Raises `BadRequest` or `NotFound`.
     """
     try:
-        return pipeline.prompt_tokens(pipeline.read(chat_request(request), client))
-    except BadRequest as error:
-        raise at_client_place(error) from error
+        return pipeline.prompt_tokens(pipeline.read(chat_request(request, betas=betas), client))
+    except EmulatorError as error:
+        raise at_client_place(error, request) from error

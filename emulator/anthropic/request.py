@@ -14,8 +14,14 @@ from pydantic import Field
 
 from emulator.answering.call_policy import INTERPRETER
 from emulator.anthropic.blocks import messages
+from emulator.anthropic.mcp_servers import (
+    McpServer,
+    client_places,
+    listed_servers,
+    with_mcp_tools,
+)
 from emulator.anthropic.tools import chat_tools, is_code_execution
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
 
 Json = dict[str, Any]
@@ -68,6 +74,7 @@ class CountRequest(Lenient):
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = None
     container: str | dict[str, Any] | None = None
+    mcp_servers: list[McpServer] | None = None
 
     @property
     def thinks(self) -> bool:
@@ -100,8 +107,9 @@ _client_place = renamed_places(
 )
 
 
-def chat_request(request: CountRequest, stored: int = 0) -> ChatCompletionRequest:
-    """Convert to a chat completion request. The first ``stored`` messages are those of a thread.
+def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> ChatCompletionRequest:
+    """Convert to a chat completion request. The first ``stored`` messages are those of a thread; ``betas`` is
+    the header ``anthropic-beta``.
 
     Raises `BadRequest`, which names the place.
     """
@@ -113,8 +121,10 @@ def chat_request(request: CountRequest, stored: int = 0) -> ChatCompletionReques
         fields["stream"] = request.stream
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
-    if request.tools:
-        fields["tools"] = chat_tools(request.tools, request.container)
+    tools, pinned = with_mcp_tools(request.tools or (), request.mcp_servers or (), betas)
+    if tools:
+        fields["tools"] = chat_tools(tools, request.container)
+    fields["listed_servers"] = listed_servers([m.content for m in request.messages]) | pinned
     if request.tool_choice is not None:
         fields |= _tool_choice(request.tool_choice, request.tools or ())
     config = request.output_config
@@ -126,13 +136,17 @@ def chat_request(request: CountRequest, stored: int = 0) -> ChatCompletionReques
     return validated(ChatCompletionRequest, fields)
 
 
-def at_client_place(error: BadRequest) -> BadRequest:
+def at_client_place(error: EmulatorError, request: CountRequest) -> EmulatorError:
     """Make an error about the chat request name the place in the client's own request.
 
     This API's errors have no field for the place, so the message names it.
     """
-    param = error.param and _client_place(error.param)
-    message = _client_place(error.message)
+    param, message = error.param, error.message
+    for place, own in client_places(request.tools or (), request.mcp_servers or ()):
+        if param and param.startswith(place):
+            param, message = param.replace(place, own), message.replace(place, own)
+            break
+    param, message = param and _client_place(param), _client_place(message)
     if param and param not in message:
         message = f"{param}: {message}"
     return replace(error, message=message, param=param)

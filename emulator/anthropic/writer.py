@@ -12,7 +12,8 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.answering.summary import collected
-from emulator.anthropic.blocks import CODE
+from emulator.anthropic.blocks import CODE, hosted_block_id
+from emulator.anthropic.mcp_servers import LISTING
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
@@ -25,13 +26,17 @@ from emulator.events import (
     ContentDelta,
     Finish,
     FinishReason,
+    HostedCallFinished,
+    HostedCallStarted,
     Logs,
     ReasoningDelta,
     ToolCall,
+    ToolsListed,
     UpstreamAccepted,
     Usage,
     new_id,
     pieces,
+    serialize_arguments,
     with_call_deltas,
 )
 from emulator.upstream.context_errors import CONTEXT_CODE
@@ -45,6 +50,8 @@ _REASONS: dict[FinishReason, str] = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
+
+_LISTED_FIELDS = ("name", "description", "input_schema")
 
 _ERRORS = {
     400: "invalid_request_error",
@@ -61,16 +68,21 @@ _ERRORS = {
 
 
 class MessageWriter:
-    """Writes one message. ``thinks`` is True if the client asked for the model's reasoning."""
+    """Writes one message. ``thinks`` is True if the client asked for the model's reasoning; ``shows_lists``,
+    if the client knows lists of an MCP server's tools."""
 
-    def __init__(self, model: str, *, thinks: bool) -> None:
+    def __init__(self, model: str, *, thinks: bool, shows_lists: bool = False) -> None:
         self._thinks = thinks
+        self._shows_lists = shows_lists
         self._index = -1
         self._open = ""
         """The type of the open block, or ""."""
         self._cell_id = ""
         """The id of the running cell."""
         self._printed: list[str] = []
+        self._hosted_calls: dict[str, HostedCallFinished | None] = {}
+        """Call id -> its result, of the hosted calls whose result block is not written yet, in their order:
+        so the next request has the results in the order of the calls."""
         self._container = ""
         self._message: Json = {
             "id": new_id("msg_"),
@@ -124,6 +136,36 @@ class MessageWriter:
                 yield self._delta("input_json_delta", partial_json=text)
             case ToolCall():
                 yield from self._close()
+            case ToolsListed() | HostedCallStarted() | HostedCallFinished():
+                yield from self._hosted(event)
+            case CodeStarted() | CodeComplete() | CodeOutput() | CodeFinished():
+                yield from self._cell(event)
+            case Finish(reason, usage):
+                yield from self._close()
+                yield from self._hosted_results()
+                yield self._finish(_REASONS[reason], event.stop_sequence, usage)
+                yield {"type": "message_stop"}
+
+    def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
+        match event:
+            case ToolsListed(error=None) if self._shows_lists:
+                tools = [{n: t.get(n) for n in _LISTED_FIELDS} for t in event.tools]
+                yield from self._whole(LISTING, mcp_server_name=event.server, tools=tools)
+            case HostedCallStarted(key, name=name, server=server):
+                self._hosted_calls[key] = None
+                yield from self._close()
+                place = {"id": hosted_block_id(key), "name": name, "server_name": server}
+                yield from self._begin("mcp_tool_use", **place, input={})
+                for piece in pieces(serialize_arguments(event.arguments, "function")):
+                    yield self._delta("input_json_delta", partial_json=piece)
+                yield from self._close()
+            case HostedCallFinished(key):
+                self._hosted_calls[key] = event
+                if not self._open:
+                    yield from self._hosted_results()
+
+    def _cell(self, event: CodeStarted | CodeComplete | CodeOutput | CodeFinished) -> Events:
+        match event:
             case CodeStarted(key):
                 self._cell_id = f"srvtoolu_{key}"
                 self._printed.clear()
@@ -137,16 +179,16 @@ class MessageWriter:
                 self._printed.append(text)
             case CodeFinished():
                 yield from self._cell_result(event)
-            case Finish(reason, usage):
-                yield from self._close()
-                yield self._finish(_REASONS[reason], event.stop_sequence, usage)
-                yield {"type": "message_stop"}
 
     def _start(self, kind: str, **fields: Any) -> Events:
         """Start a block of this type, unless one is open already."""
         if self._open == kind:
             return
         yield from self._close()
+        yield from self._hosted_results()
+        yield from self._begin(kind, **fields)
+
+    def _begin(self, kind: str, **fields: Any) -> Events:
         self._index += 1
         self._open = kind
         block = {"type": kind, **fields}
@@ -163,6 +205,24 @@ class MessageWriter:
     def _delta(self, kind: str, **fields: Any) -> Json:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _whole(self, kind: str, **fields: Any) -> Events:
+        """A block without deltas."""
+        yield from self._begin(kind, **fields)
+        yield from self._close()
+
+    def _hosted_results(self) -> Events:
+        """The results that are known, up to the first that is not."""
+        while (key := next(iter(self._hosted_calls), "")) and (result := self._hosted_calls[key]):
+            del self._hosted_calls[key]
+            content = result.content
+            texts = [content] if isinstance(content, str) else [_part_text(one) for one in content]
+            yield from self._whole(
+                "mcp_tool_result",
+                tool_use_id=hosted_block_id(key),
+                is_error=result.is_error,
+                content=[{"type": "text", "text": text} for text in texts],
+            )
 
     def _cell_result(self, event: CodeFinished) -> Events:
         """The result of a cell. A cell that waits for a call has no result yet."""
@@ -228,8 +288,13 @@ def _close(block: Json, texts: list[str]) -> None:
             block[field] = text
         case "compaction":
             block["content"] = text
-        case "tool_use" | "server_tool_use":
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
             block["input"] = json_codec.loads(text or "{}")
+
+
+def _part_text(part: Json) -> str:
+    """Results in this API have only text."""
+    return str(part.get("text") or "[an image]")
 
 
 def error_body(error: EmulatorError, request_id: str | None = None) -> Json:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
@@ -78,7 +78,7 @@ def chat_request(
     return validated(ChatCompletionRequest, fields)
 
 
-def at_client_place(error: BadRequest, places: Sequence[str]) -> BadRequest:
+def at_client_place(error: EmulatorError, places: Sequence[str]) -> EmulatorError:
     """Make an error about the chat request name the place in the client's own request.
 
     ``places`` are the client's places of the tools, by their index in the chat request.

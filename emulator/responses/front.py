@@ -25,6 +25,7 @@ from emulator.responses.chat import at_client_place, chat_request
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
+from emulator.responses.hosted_items import check_approvals, listed_servers
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 from emulator.responses.response import initial_response
@@ -135,7 +136,7 @@ class ResponseFront:
     def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """Replace the conversation with the user's messages and the model's summary. Raises
         `EmulatorError`."""
-        plain = request.model_copy(update={"tools": None, "tool_choice": None, "text": None})
+        plain = request.model_copy(update={"tools": None, "tool_choice": "none", "text": None})
         read = self._read(client, plain, input_items, final_message=summary.question())
         answer = expand_relayed_chunks(
             read.answer_request, self.pipeline.answer(read.answer_request)
@@ -167,6 +168,7 @@ class ResponseFront:
             *items.parse(self.stored.with_outputs(client, history), "previous_response"),
             *items.parse(self.stored.with_outputs(client, input_items)),
         ]
+        check_approvals(history, input_items)
         containers = [
             item.container_id for item in parsed_items if isinstance(item, items.CodeCallItem)
         ]
@@ -182,8 +184,10 @@ class ResponseFront:
                     )
                 chat_messages.append(final_message)
             chat = chat_request(request, chat_messages, offered.tools, containers)
-            answer_request = self.pipeline.read(chat, client, order=order)
-        except BadRequest as error:
+            listed = listed_servers([*history, *input_items])
+            chat = chat.model_copy(update={"listed_servers": listed})
+            answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
+        except EmulatorError as error:
             raise at_client_place(error, offered.places) from error
         return _ReadRequest(answer_request, history, input_items, new_tools)
 

@@ -10,6 +10,7 @@ from emulator.events import from_same_answer
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as items_module
 from emulator.responses.compaction import summary_of
+from emulator.responses.hosted_items import call_id
 from emulator.responses.items import Item, Json, Part
 from emulator.responses.tools import qualified
 
@@ -22,56 +23,102 @@ def messages(items: Sequence[Item]) -> list[Message]:
     Calls become ``tool_calls`` of the preceding assistant message, as in chat, so that a suspended program
     finds the results of its calls (`resume.py`).
     """
-    chat_messages: list[Message] = []
+    chat = _Chat()
     before: Item | None = None
     for item in items:
         match item:
             case items_module.MessageItem(role=role, content=parts):
                 content = _content(role, parts)
-                if isinstance(content, str) and isinstance(before, items_module.CodeCallItem):
-                    # The writer inserted this separator after the cell; the model did not write it.
+                if isinstance(content, str) and isinstance(before, _BEFORE_BREAK):
+                    # The writer inserted this separator; the model did not write it.
                     content = content.removeprefix(items_module.MESSAGE_BREAK)
-                chat_messages.append(Message(role=role, content=content))
-            case items_module.FunctionCallItem(call_id=key, arguments=arguments):
+                chat.messages.append(Message(role=role, content=content))
+            case items_module.FunctionCallItem(call_id=key, server=server):
                 name = qualified(item.namespace, item.name)
-                function = FunctionCall(name=name, arguments=arguments)
-                _call(chat_messages, HistoryCall(id=key, function=function))
+                function = FunctionCall(name=name, arguments=item.arguments)
+                chat.add_call(
+                    HistoryCall(id=key, type="function", function=function, server_label=server)
+                )
             case items_module.CustomCallItem(call_id=key, input=text):
                 custom = CustomCall(name=qualified(item.namespace, item.name), input=text)
-                _call(chat_messages, HistoryCall(id=key, custom=custom))
-            case items_module.CallOutputItem(call_id=key, output=parts):
-                chat_messages.append(
-                    Message(
-                        role="tool",
-                        tool_call_id=key,
-                        content=_content("tool", parts),
-                        is_error=item.is_error,
-                    )
-                )
+                chat.add_call(HistoryCall(id=key, type="custom", custom=custom))
+            case items_module.CallOutputItem():
+                chat.add_result(item)
+            case items_module.ApprovalResponseItem():
+                chat.add_decision(item)
             case items_module.CompactionItem(encrypted_content=hidden):
                 if (summary := summary_of(hidden)) is not None:
-                    chat_messages.append(Message(role="user", content=summary))
+                    chat.messages.append(Message(role="user", content=summary))
             case items_module.CodeCallItem():
-                chat_messages.extend(_cell(item))
+                chat.messages.extend(_cell(item))
         before = item
-    return chat_messages
+    return chat.messages
 
 
-def _call(chat_messages: list[Message], call: HistoryCall) -> None:
-    """Add a call to the message that holds the other calls of its answer.
+_BEFORE_BREAK = (items_module.CodeCallItem, items_module.CallOutputItem)
 
-    Clients send the items of an answer in their original order, or each call followed by its output.
-    """
-    at = len(chat_messages) - 1
-    while at >= 0 and chat_messages[at].role == "tool":
-        at -= 1
-    is_last = at == len(chat_messages) - 1
-    if at >= 0 and chat_messages[at].role == "assistant":
-        calls = chat_messages[at].tool_calls or []
-        if is_last or any(from_same_answer(call.id, other.id) for other in calls):
-            chat_messages[at] = chat_messages[at].model_copy(update={"tool_calls": [*calls, call]})
-            return
-    chat_messages.append(Message(role="assistant", content=None, tool_calls=[call]))
+
+class _Chat:
+    """The messages so far."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._hosted_calls: set[str] = set()
+        self._results: dict[str, int] = {}
+        """Call id -> the place of its result, or of the client's decision about it."""
+
+    def add_call(self, call: HistoryCall) -> None:
+        """Add a call to the message that holds the other calls of its answer.
+
+        Clients send the items of an answer in their original order, or each call followed by its output. A
+        hosted call may be in two items: the approval request, and the call that ran.
+        """
+        if call.server_label is not None:
+            if call.id in self._hosted_calls:
+                return
+            self._hosted_calls.add(call.id)
+        last = self.messages[-1] if self.messages else None
+        words = last if last and last.role == "assistant" and not last.tool_calls else None
+        at = self._place_of_calls(len(self.messages) - (2 if words else 1))
+        others = self.messages[at].tool_calls or [] if at >= 0 else []
+        if any(from_same_answer(call.id, other.id) for other in others):
+            if words:  # between two calls of its answer
+                self.messages.pop()
+                self._change(at, content=f"{self.messages[at].text}{words.text}")
+            self._change(at, tool_calls=[*others, call])
+        elif last and last.role == "assistant":
+            self._change(-1, tool_calls=[*(last.tool_calls or ()), call])
+        else:
+            self.messages.append(Message(role="assistant", content=None, tool_calls=[call]))
+
+    def _place_of_calls(self, end: int) -> int:
+        """The place of the message whose results end the messages up to ``end``; -1 if there is none."""
+        while end >= 0 and self.messages[end].role == "tool":
+            end -= 1
+        return end
+
+    def _change(self, at: int, **changes: Any) -> None:
+        self.messages[at] = self.messages[at].model_copy(update=changes)
+
+    def add_result(self, item: items_module.CallOutputItem) -> None:
+        """Add a call's result, at the place of the client's decision if the call waited for it."""
+        key = item.call_id
+        content = _content("tool", item.output)
+        result = Message(role="tool", tool_call_id=key, content=content, is_error=item.is_error)
+        at = self._results.setdefault(key, len(self.messages))
+        if at < len(self.messages) and self.messages[at].approval is not None:
+            self.messages[at] = result
+        else:
+            self.messages.append(result)
+
+    def add_decision(self, item: items_module.ApprovalResponseItem) -> None:
+        """Add the client's decision about a hosted call. The first one counts."""
+        key = call_id(item.approval_request_id)
+        if key not in self._results:
+            self._results[key] = len(self.messages)
+            self.messages.append(
+                Message(role="tool", tool_call_id=key, content=item.reason, approval=item.approve)
+            )
 
 
 def _cell(cell: items_module.CodeCallItem) -> Iterator[Message]:

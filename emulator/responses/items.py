@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
-from emulator.responses import tool_items
+from emulator.responses import hosted_items, tool_items
 
 Json: TypeAlias = dict[str, Any]
 Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
 
 MAX_ITEMS = 10_000
 MESSAGE_BREAK = "\n\n"
-"""Separates a response's text before a cell from its text after the cell."""
+"""Separates a response's text before an item of a type in `SEPARATING` from its text after that item."""
+SEPARATING = ("code_interpreter_call", "mcp_call")
 
 
 class ItemModel(BaseModel):
@@ -93,6 +94,8 @@ class FunctionCallItem(ItemModel):
     call_id: str = Field(min_length=1)
     name: str
     namespace: str | None = None
+    server: str | None = None
+    """The label of a hosted tool's server."""
     arguments: str
 
 
@@ -117,6 +120,16 @@ class CallOutputItem(ItemModel):
     @property
     def is_error(self) -> bool:
         return self.status in ("failed", "incomplete")
+
+
+class ApprovalResponseItem(ItemModel):
+    """The client's decision about a hosted call."""
+
+    type: Literal["mcp_approval_response"]
+    id: str
+    approval_request_id: str
+    approve: StrictBool
+    reason: str = ""
 
 
 class ReasoningItem(ItemModel):
@@ -156,6 +169,7 @@ Item = (
     | FunctionCallItem
     | CustomCallItem
     | CallOutputItem
+    | ApprovalResponseItem
     | ReasoningItem
     | CodeCallItem
     | CompactionItem
@@ -168,6 +182,7 @@ ITEMS: Mapping[str, tuple[type[Item], str]] = {
     "function_call_output": (CallOutputItem, "fco_"),
     "custom_tool_call": (CustomCallItem, "ctc_"),
     "custom_tool_call_output": (CallOutputItem, "ctco_"),
+    "mcp_approval_response": (ApprovalResponseItem, "mcpa_"),
     "reasoning": (ReasoningItem, "rs_"),
     "code_interpreter_call": (CodeCallItem, "ci_"),
     "compaction": (CompactionItem, "cmp_"),
@@ -179,6 +194,8 @@ _OTHERS: Mapping[str, str] = {
     **dict.fromkeys(tool_items.CALLS, "tc_"),
     **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
     **dict.fromkeys(tool_items.SKIPPED, "item_"),
+    "mcp_call": hosted_items.CALL,
+    "mcp_approval_request": hosted_items.APPROVAL,
 }
 
 
@@ -221,6 +238,7 @@ def _normalized(value: Any, place: str) -> Json:
         raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
     if kind == "item_reference":
         return item
+    hosted_items.check_no_credentials(item, place)
     item.setdefault("id", new_id(ITEMS[kind][1] if kind in ITEMS else _OTHERS[kind]))
     if kind in _OTHERS:
         return item
@@ -228,7 +246,7 @@ def _normalized(value: Any, place: str) -> Json:
     for name in ("content", "output"):
         if isinstance(text := item.get(name), str):
             item[name] = [_text(text, output=by_model)]
-    if kind not in ("reasoning", "compaction"):
+    if kind not in ("reasoning", "compaction", "mcp_approval_response"):
         item.setdefault("status", "completed")
     return item
 
@@ -246,6 +264,8 @@ def _parse(item: Json, place: str) -> Iterator[Item]:
     ids = {"id": item.get("id"), "call_id": item.get("call_id") or item.get("id")}
     if kind in ITEMS:
         yield _parsed(item, place)
+    elif kind in hosted_items.CONVERTED:
+        yield from (_parsed(one, place) for one in hosted_items.converted(item))
     elif kind in tool_items.OUTPUTS:
         output = tool_items.OUTPUTS[kind](item)
         parts = [_text(output, output=False)] if isinstance(output, str) else output

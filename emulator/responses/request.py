@@ -133,7 +133,7 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
 
 def check_supported(kind: Any, place: str) -> None:
     """Raises `BadRequest` if ``tool_choice`` forces a tool that cannot run here."""
-    choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys()
+    choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys() | {"mcp"}
     if not isinstance(kind, str) or kind not in choosable:
         known = ", ".join(sorted(choosable))
         message = f"{place} is {quoted(kind)}; supported types are {known}."

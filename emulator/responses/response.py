@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit
 
 from emulator.events import new_id
 from emulator.responses.items import Json
@@ -82,8 +83,10 @@ def visible(event: Json, *, code_outputs: bool) -> Json:
 
 
 def _tool(tool: Json) -> Json:
-    """Return a tool as OpenAI echoes it: flat, with defaults for omitted fields."""
+    """Return a tool as OpenAI echoes it: flat, with defaults for omitted fields, and without credentials."""
     kind = tool["type"]
+    if kind == "mcp":
+        return {**_MCP_DEFAULTS, **without_credentials(tool)}
     if kind not in ("function", "custom"):
         return tool
     inside = tool.get(kind)
@@ -93,3 +96,28 @@ def _tool(tool: Json) -> Json:
         if kind == "function"
         else flat
     )
+
+
+_MCP_DEFAULTS: Json = {
+    "allowed_tools": None,
+    "headers": None,
+    "require_approval": "always",
+}
+
+
+def without_credentials(tool: Json) -> Json:
+    """Return an ``mcp`` tool without what may be secret: tokens, headers, and its URL's path and query."""
+    shown = {n: one for n, one in tool.items() if n not in ("authorization", "headers")}
+    if isinstance(url := shown.get("server_url"), str):
+        shown["server_url"] = _origin(url)
+    return shown
+
+
+def _origin(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "<redacted>"
+    hidden = parts.path.strip("/") or parts.query or parts.fragment
+    return f"{parts.scheme}://{host}/{'<redacted>' if hidden else ''}"

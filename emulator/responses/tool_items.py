@@ -60,20 +60,6 @@ def _file_search(item: Json) -> ConvertedCall | None:
     return "file_search", {"queries": item.get("queries")}, "\n\n".join(results)
 
 
-def _mcp(item: Json) -> ConvertedCall | None:
-    error = item.get("error")
-    result = item.get("output") if error is None else f"error: {_text(error)}"
-    if result is None:
-        return None
-    try:
-        arguments = json_codec.loads(str(item.get("arguments") or "{}"))
-    except json_codec.NotJSON:
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"arguments": item.get("arguments")}
-    return str(item.get("name") or "mcp"), arguments, _text(result)
-
-
 def _image(item: Json) -> ConvertedCall | None:
     if not item.get("result"):
         return None
@@ -87,7 +73,6 @@ CALLS: Mapping[str, Callable[[Json], ConvertedCall | None]] = {
     "computer_call": _computer,
     "web_search_call": _web_search,
     "file_search_call": _file_search,
-    "mcp_call": _mcp,
     "image_generation_call": _image,
 }
 """A function returns None for an item without information for a model."""
@@ -139,8 +124,6 @@ SKIPPED = frozenset(
         "additional_tools",
         "compaction_trigger",
         "configuration_update",
-        "mcp_approval_request",
-        "mcp_approval_response",
         "mcp_list_tools",
         "program",
         "program_output",

@@ -1,7 +1,8 @@
 """Answer events -> the events of a response's stream. The last event holds the whole response.
 
 The events follow the rules that OpenAI's SDKs check: ``response.created`` first, one id, dense sequence
-numbers and output indices, each item added before its deltas and done before the next item starts.
+numbers and output indices, each item added before its deltas and done before the next item starts. Only the
+items of hosted calls, which run at the same time, are done after other items have started.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TypeVar
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
+    ApprovalRequested,
     ArgumentsDelta,
     CallStarted,
     CodeComplete,
@@ -24,14 +26,22 @@ from emulator.events import (
     CreatedFile,
     Finish,
     FinishReason,
+    HostedCallFinished,
+    HostedCallStarted,
     ReasoningDelta,
     ToolCall,
+    ToolsListed,
     UpstreamAccepted,
     Usage,
     with_call_deltas,
 )
 from emulator.responses import citations
-from emulator.responses.items import MESSAGE_BREAK, Json
+from emulator.responses.hosted_output import (
+    ApprovalRequestWriter,
+    HostedCallWriter,
+    ListedToolsWriter,
+)
+from emulator.responses.items import MESSAGE_BREAK, SEPARATING, Json
 from emulator.responses.output import (
     CallItemWriter,
     ClientToolCallWriter,
@@ -67,8 +77,13 @@ class ResponseWriter:
         self._forms = to_chat_tools([*response["tools"], *tools]).forms
         self._now = now
         self._numbers = 0
-        self._output: list[Json] = []
+        self._items = 0
+        """The number of items that were added, finished or not."""
+        self._finished_items: dict[int, Json] = {}
+        """Output index -> item."""
         self._open: _OpenItem | None = None
+        self._running: dict[str, HostedCallWriter] = {}
+        """Call id -> the item of a hosted call that runs."""
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
 
@@ -97,17 +112,22 @@ class ResponseWriter:
             **self._response,
             "status": "failed",
             "error": {"code": code, "message": error.message},
-            "output": self._output,
+            "output": self._output(),
         }
         [event] = self._numbered([{"type": "response.failed", "response": response}])
         return event
 
     def _numbered(self, events: Iterable[Json]) -> Events:
         for event in events:
-            if event["type"] == "response.output_item.done":
-                self._output.append(event["item"])
+            if event["type"] == "response.output_item.added":
+                self._items += 1
+            elif event["type"] == "response.output_item.done":
+                self._finished_items[event["output_index"]] = event["item"]
             yield {**event, "sequence_number": self._numbers}
             self._numbers += 1
+
+    def _output(self) -> list[Json]:
+        return [item for _, item in sorted(self._finished_items.items())]
 
     def _start_events(self) -> Events:
         for name in ("created", "in_progress"):
@@ -126,6 +146,18 @@ class ResponseWriter:
                 yield from self._open_as(MessageItemWriter).feed(text)
             case CallStarted() | ArgumentsDelta() | ToolCall():
                 yield from self._call(event)
+            case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
+                yield from self._cell(event)
+            case ToolsListed() | HostedCallStarted() | HostedCallFinished() | ApprovalRequested():
+                yield from self._hosted(event)
+            case Finish(reason, usage):
+                yield from self._last_message(
+                    "incomplete" if reason in _INCOMPLETE else "completed"
+                )
+                yield self._finished(reason, usage)
+
+    def _cell(self, event: CodeStarted | CodeDelta | CodeComplete | CodeFinished) -> Events:
+        match event:
             case CodeStarted(key, container_id):
                 yield from self._start(lambda n: CodeCallWriter(n, key, container_id))
             case CodeDelta(text):
@@ -137,20 +169,30 @@ class ResponseWriter:
                 self._open = None
                 for file in files:
                     self._files[file.file_id] = self._uncited[file.file_id] = file
-            case Finish(reason, usage):
-                yield from self._last_message(
-                    "incomplete" if reason in _INCOMPLETE else "completed"
-                )
-                yield self._finished(reason, usage)
+
+    def _hosted(
+        self, event: ToolsListed | HostedCallStarted | HostedCallFinished | ApprovalRequested
+    ) -> Events:
+        if isinstance(event, HostedCallFinished):
+            yield from self._running.pop(event.id).close(event)
+            return
+        yield from self._close()
+        match event:
+            case ToolsListed():
+                yield from ListedToolsWriter(self._items, event).all_events()
+            case HostedCallStarted(key):
+                self._running[key] = HostedCallWriter(self._items, event)
+                yield from self._running[key].start()
+            case ApprovalRequested():
+                yield from ApprovalRequestWriter(self._items, event).all_events()
 
     def _separated(self, text: str) -> str:
-        """Separate text after a cell from text before it, as in chat: the SDK's ``output_text`` joins all
-        texts."""
-        kinds = [item["type"] for item in self._output]
-        after_cell = (
-            "message" in kinds and "code_interpreter_call" in kinds[kinds.index("message") :]
-        )
-        return MESSAGE_BREAK + text.lstrip("\n") if after_cell else text
+        """Separate text after a cell or a hosted call from text before it, as in chat: the SDK's
+        ``output_text`` joins all texts."""
+        kinds = [item["type"] for item in self._output()]
+        after_text = kinds[kinds.index("message") :] if "message" in kinds else ()
+        separate = any(kind in after_text for kind in SEPARATING)
+        return MESSAGE_BREAK + text.lstrip("\n") if separate else text
 
     def _call(self, event: CallStarted | ArgumentsDelta | ToolCall) -> Events:
         match event:
@@ -167,7 +209,7 @@ class ResponseWriter:
                     yield from self._close()
                 else:
                     key = self._id(tool.prefix)
-                    writer = ClientToolCallWriter(len(self._output), key, event, tool)
+                    writer = ClientToolCallWriter(self._items, key, event, tool)
                     yield from writer.all_events()
 
     def _form(self, call: CallStarted | ToolCall) -> CallForm:
@@ -175,12 +217,12 @@ class ResponseWriter:
 
     def _id(self, prefix: str) -> str:
         """The id of the next item, derived from the response's id and as hard to guess."""
-        source = f"{self._response['id']} {len(self._output)}"
+        source = f"{self._response['id']} {self._items}"
         return prefix + hashlib.sha256(source.encode()).hexdigest()[:24]
 
     def _start(self, make: Callable[[int], _OpenItem]) -> Events:
         yield from self._close()
-        self._open = make(len(self._output))
+        self._open = make(self._items)
         yield from self._open.start()
 
     def _open_as(self, kind: type[Kind]) -> Kind:
@@ -223,7 +265,7 @@ class ResponseWriter:
             "status": status,
             "completed_at": None if incomplete else int(self._now()),
             "incomplete_details": {"reason": incomplete} if incomplete else None,
-            "output": self._output,
+            "output": self._output(),
             "usage": usage_json(usage),
         }
         return {"type": f"response.{status}", "response": response}

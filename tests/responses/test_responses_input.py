@@ -44,7 +44,7 @@ def result(key: str, output: Any = "done") -> Json:
 
 
 def told_call(key: str) -> Json:
-    return {"id": key, "function": {"name": "f", "arguments": "{}"}}
+    return {"id": key, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 CELL: Json = {
@@ -160,7 +160,9 @@ OTHER = "call_" + "1" * 20 + "0000"
             [
                 {
                     "role": "assistant",
-                    "tool_calls": [{"id": "c", "custom": {"name": "shell", "input": "ls"}}],
+                    "tool_calls": [
+                        {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+                    ],
                 },
                 {"role": "tool", "content": "a.txt", "tool_call_id": "c"},
             ],

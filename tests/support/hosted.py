@@ -32,7 +32,11 @@ class HostedFunctions:
         if not any(tool.get("type") == "mcp" for tool in chat.tools or ()):
             return HostedTools()
         tools = tuple(self._tool(definition) for definition in self.definitions)
-        return HostedTools(tools, (ServerListing("shop", ()),))
+        if "shop" in (chat.listed_servers or {}):
+            return HostedTools(tools)
+        functions = [definition["function"] for definition in self.definitions]
+        listed = ({"name": f["name"], "input_schema": f["parameters"]} for f in functions)
+        return HostedTools(tools, (ServerListing("shop", tuple(listed)),))
 
     def _tool(self, definition: dict[str, Any]) -> HostedTool:
         name = definition["function"]["name"]

@@ -77,30 +77,32 @@ def check_events(events: list[Json]) -> Json:
     assert first["response"] == second["response"]
     assert first["response"]["status"] == "in_progress" and first["response"]["output"] == []
     assert last["response"]["id"] == first["response"]["id"]
-    output: list[Json] = []
-    open_item: Json | None = None
-    joined = ""
+    output: dict[int, Json] = {}
+    added: list[Json] = []
+    open_items: dict[int, str] = {}
+    """Output index -> the item's deltas so far."""
     for event in between:
         kind = event["type"].removeprefix("response.")
-        assert event["output_index"] == len(output), "items come one after the other"
+        index = event["output_index"]
         if kind == "output_item.added":
-            assert open_item is None, "an item begins before the last one is done"
-            open_item, joined = event["item"], ""
+            assert index == len(added), "output indices are dense"
+            only_calls = all(added[one]["type"] == "mcp_call" for one in open_items)
+            assert only_calls, "an item begins before the last one is done"
+            added.append(event["item"])
+            open_items[index] = ""
             continue
-        assert open_item is not None
+        assert index in open_items
         if kind == "output_item.done":
-            item = event["item"]
-            assert item["id"] == open_item["id"] and item["type"] == open_item["type"]
-            assert joined == whole_text(item), "the deltas make the item"
-            output.append(item)
-            open_item = None
+            item = output[index] = event["item"]
+            assert item["id"] == added[index]["id"] and item["type"] == added[index]["type"]
+            assert open_items.pop(index) == whole_text(item), "the deltas make the item"
             continue
-        assert event.get("item_id", open_item["id"]) == open_item["id"]
+        assert event.get("item_id", added[index]["id"]) == added[index]["id"]
         if kind == "shell_call_command.added":
-            assert event["command_index"] == joined.count("\0")
-        joined += event.get("delta", "")
+            assert event["command_index"] == open_items[index].count("\0")
+        open_items[index] += event.get("delta", "")
         if kind == "shell_call_command.done":
-            joined += "\0"
+            open_items[index] += "\0"
             continue
         if kind.endswith(".done"):
             [text] = [
@@ -108,10 +110,10 @@ def check_events(events: list[Json]) -> Json:
                 for name in ("text", "arguments", "input", "code", "part")
                 if name in event
             ]
-            assert (text if isinstance(text, str) else text["text"]) == joined
-    assert open_item is None, "every item is done"
-    assert last["response"]["output"] == output
-    ids = [item["id"] for item in output]
+            assert (text if isinstance(text, str) else text["text"]) == open_items[index]
+    assert not open_items, "every item is done"
+    assert last["response"]["output"] == [item for _, item in sorted(output.items())]
+    ids = [item["id"] for item in output.values()]
     assert len(set(ids)) == len(ids)
     return last["response"]
 
@@ -122,7 +124,7 @@ def whole_text(item: Json) -> str:
             return "".join(part["text"] for part in item["content"])
         case "reasoning":
             return "".join(part["text"] for part in item["summary"])
-        case "function_call":
+        case "function_call" | "mcp_call":
             return str(item["arguments"])
         case "custom_tool_call":
             return str(item["input"])
@@ -130,7 +132,7 @@ def whole_text(item: Json) -> str:
             return str(item["code"])
         case "shell_call":
             return "".join(f"{command}\0" for command in item["action"]["commands"])
-        case "local_shell_call" | "apply_patch_call":
+        case "local_shell_call" | "apply_patch_call" | "mcp_list_tools" | "mcp_approval_request":
             return ""  # they come without deltas
     raise AssertionError(item)
 

@@ -31,7 +31,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages")
     def create_message() -> Response:
         message_request = parse_body(read_body(settings), MessagesRequest)
-        message = answer(pipeline, threads, message_request, client())
+        message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
             return streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
         return plain_answer(message.events, collect, message.unsupported_tools)
@@ -39,4 +39,10 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
         count_request = parse_body(request.get_data(), CountRequest)
-        return json_reply({"input_tokens": count_tokens(pipeline, count_request, client())})
+        return json_reply(
+            {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}
+        )
+
+
+def _betas() -> str:
+    return ",".join(request.headers.getlist("anthropic-beta"))

@@ -1,0 +1,83 @@
+"""Writers of the items of hosted calls: ``mcp_list_tools``, ``mcp_call``, ``mcp_approval_request``.
+
+The ids of calls and of approval requests are derived from the call's id, so that the next request's history
+(`hosted_items`) has the same call ids as this answer. Each writer sends its events in OpenAI's order.
+"""
+
+from __future__ import annotations
+
+from emulator.events import (
+    ApprovalRequested,
+    HostedCallFinished,
+    HostedCallStarted,
+    ToolsListed,
+    pieces,
+    serialize_arguments,
+)
+from emulator.responses.hosted_items import APPROVAL, CALL, item_id, text_of
+from emulator.responses.items import Json
+from emulator.responses.output import Events, ItemWriter
+
+
+class ListedToolsWriter(ItemWriter):
+    """Writes the list of a server's tools."""
+
+    def __init__(self, index: int, listed: ToolsListed) -> None:
+        item = {"id": listed.id, "type": "mcp_list_tools", "server_label": listed.server}
+        super().__init__(index, {**item, "tools": []})
+        self._listed = listed
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        yield self._event("mcp_list_tools.in_progress")
+        error = self._listed.error
+        yield self._event(f"mcp_list_tools.{'completed' if error is None else 'failed'}")
+        tools = [dict(tool) for tool in self._listed.tools]
+        yield self._done(tools=tools, **({} if error is None else {"error": error}))
+
+
+class ApprovalRequestWriter(ItemWriter):
+    """Writes a call that waits for the client's decision."""
+
+    def __init__(self, index: int, call: ApprovalRequested) -> None:
+        item = {"id": item_id(APPROVAL, call.id), "type": "mcp_approval_request"}
+        super().__init__(index, {**item, **_function(call)})
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        yield self._done()
+
+
+class HostedCallWriter(ItemWriter):
+    """Writes a call that the proxy runs. Other items may start and end between `start` and `close`."""
+
+    def __init__(self, index: int, call: HostedCallStarted) -> None:
+        approval = item_id(APPROVAL, call.approval_id) if call.approval_id else None
+        item = {"id": item_id(CALL, call.id), "type": "mcp_call", "status": "in_progress"}
+        result = {"approval_request_id": approval, "error": None, "output": None}
+        super().__init__(index, {**item, **result, **_function(call), "arguments": ""})
+        self._arguments = serialize_arguments(call.arguments, "function")
+
+    def start(self) -> Events:
+        yield from super().start()
+        yield self._event("mcp_call.in_progress")
+        for piece in pieces(self._arguments):
+            yield self._event("mcp_call_arguments.delta", delta=piece)
+        self.item = {**self.item, "arguments": self._arguments}
+        yield self._event("mcp_call_arguments.done", arguments=self._arguments)
+
+    def close(self, result: HostedCallFinished) -> Events:
+        text = text_of(result.content)
+        if result.is_error:
+            content = [{"type": "text", "text": text}]
+            changes: Json = {"error": {"type": "mcp_tool_execution_error", "content": content}}
+        else:
+            changes = {"output": text}
+        status = "failed" if result.is_error else "completed"
+        yield self._event(f"mcp_call.{status}")
+        yield self._done(status=status, **changes)
+
+
+def _function(call: HostedCallStarted | ApprovalRequested) -> Json:
+    arguments = serialize_arguments(call.arguments, "function")
+    return {"server_label": call.server, "name": call.name, "arguments": arguments}
