@@ -68,8 +68,9 @@ _PLAIN_LINE = re.compile(PLAIN_LINE_START)
 _SPECIAL_CHARACTERS = r"[`<\[{]|\](?=\Z|<)|f(?=\Z|u(?:\Z|n(?:\Z|c)))"
 _SPECIAL = re.compile(rf"\n(?!{PLAIN_LINE_START})|{_SPECIAL_CHARACTERS}")
 _SPECIAL_IN_SPAN = re.compile(rf"\n|{_SPECIAL_CHARACTERS}")  # the line's end closes a code span
-#: How Functionary's prose begins if its template already wrote the ``>>>``.
-_FIRST_CHANNEL = "all\n"
+#: First lines that say nothing: Functionary's prose if its template already wrote the ``>>>``, and the
+#: label of Gemma's and Gemini's calls without a fence.
+_FIRST_LINES = ("all\n", "tool_code\n")
 #: The length limit of a tag that is recognized by its form instead of by a table.
 _ELEMENT = 100
 _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
@@ -149,10 +150,10 @@ class Splitter:
     def _match_line_start(self, head: str, whole: bool, *, code: bool) -> Scanner | Verdict:
         if _PLAIN_LINE.match(head):
             return Verdict.NO
-        if not self._text.last and self._names and _FIRST_CHANNEL.startswith(head[:4]):
-            if head.startswith(_FIRST_CHANNEL):
-                return self._silent(_FIRST_CHANNEL)
-            if not whole:
+        for line in _FIRST_LINES if self._names and not self._text.last else ():
+            if head.startswith(line):
+                return self._silent(line)
+            if line.startswith(head) and not whole:
                 return Verdict.MAYBE
         for kind, match in LINES:
             if kind == "code" and (not code or self._is_example(head)):
