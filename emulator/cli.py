@@ -2,6 +2,7 @@
 
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator doctor
+tool-emulator mcp
 tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator fit [--model MODEL] [--minutes N] [--write]
@@ -28,15 +29,13 @@ if TYPE_CHECKING:
 
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
-{program} doctor [settings]           show which engines and fences work on this machine
-{program} upstream [--ask] [settings] show the upstream and the setting that chose it; --ask: whether it
-                 answers, and which server it is
+{program} doctor [settings]           show which engines, fences and MCP servers work
+{program} mcp [settings]              show the tools of the MCP servers, and what is wrong with them
+{program} upstream [--ask] [settings] show the upstream and what chose it; --ask: which server answers
 {program} explain TOOLS.json [--reply FILE] [settings]
                  show what a model sees of the tools, and how a reply would be read; -: standard input
-{program} fit [--model MODEL] [--minutes N] [--write] [settings]
-                 measure which way of calling tools suits a model; see fit --help
-{program} chat [QUESTION] [--tools FILE] [--mcp SERVER]
-                 talk to a model that may use tools on this machine; see chat --help
+{program} fit [settings]              measure which way of calling tools suits a model; see fit --help
+{program} chat [QUESTION]             talk to a model that may use your tools; see chat --help
 {program} keys new NAME               make a client key and its table for client_keys_file
 {program} --version, --help, --help-all
 
@@ -96,8 +95,19 @@ def _serve(arguments: Sequence[str]) -> int:
 def _doctor(arguments: Sequence[str]) -> int:
     settings = _configuration(arguments, listens=False).settings
     from emulator import doctor
+    from emulator.hosted.report import examine
 
-    return doctor.main(settings)
+    return doctor.main(settings, [report.check() for report in examine(settings)])
+
+
+def _mcp(arguments: Sequence[str]) -> int:
+    """Show the tools of the operator's MCP servers. Returns 1 if anything is wrong with one."""
+    settings = _configuration(arguments, listens=False).settings
+    from emulator.hosted.report import examine
+
+    reports = examine(settings)
+    print("\n".join(map(str, reports)) or "No MCP server is configured: see docs/mcp.md.")
+    return 0 if all(report.is_sound for report in reports) else 1
 
 
 def _upstream(arguments: Sequence[str]) -> int:
@@ -175,6 +185,7 @@ def _keys(arguments: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "doctor": _doctor,
+    "mcp": _mcp,
     "upstream": _upstream,
     "explain": _explain,
     "fit": _fit,

@@ -22,7 +22,6 @@ GROUPS = {
     "port": "Clients",
     "programs": "Tool programs and sandboxes",
     "interpreter": "Code interpreter",
-    "mcp": "MCP servers",
     "store": "Storage",
     "inspector": "Inspector",
     "log_level": "Log",

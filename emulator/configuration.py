@@ -15,14 +15,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from emulator import addresses, command_line, providers
 from emulator.command_line import BadFlag, nearest
+from emulator.mcp_settings import MCPServerRow
 from emulator.settings import Settings
 from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LINK_ADDRESS
+from emulator.upstream_settings import ProfileRow, UpstreamRow
 
 PREFIX = "EMULATOR_"
+ROWS: Mapping[str, type[BaseModel]] = {
+    "upstreams": UpstreamRow,
+    "profiles": ProfileRow,
+    "mcp": MCPServerRow,
+}
+_SECRETS = ("key", "token", "headers", "env", "args")
+"""Words in the names of settings whose values are not shown."""
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 """Kubernetes sets these variables in every container for each service; a service may be named emulator."""
 
@@ -112,25 +121,26 @@ class _File:
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    def place(self, name: str, inside: str = "") -> str:
-        """The place of the key ``name``, or of the key ``inside`` in the table ``name``; "" if absent."""
+    def place(self, name: str, *inside: str) -> str:
+        """The place of the key ``name``, or of a key ``inside`` its tables; "" if absent."""
         if self.path is None or name not in self.values:
             return ""
-        return self.at(
-            self._line(inside) or self._line(name), ".".join(filter(None, [name, inside]))
-        )
+        line = 0
+        for key in (name, *inside):
+            line = self._line(key, line) or line
+        return self.at(line, ".".join((name, *inside)))
 
     def at(self, line: int, key: str = "") -> str:
         where = f"{self.path}, line {line}" if line else str(self.path)
         return f"{where}: {key}" if key else where
 
-    def _line(self, key: str) -> int:
-        """The number of the first line that starts with ``key``; 0 if none does."""
-        if not key:
-            return 0
-        pattern = re.compile(rf"\s*(?:\[+\s*)?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
+    def _line(self, key: str, first: int = 0) -> int:
+        """The number of the line, ``first`` or later, that starts with ``key``, also as the last part of a
+        table's name; 0 if none does."""
+        name = rf"[\"']?{re.escape(key)}[\"']?"
+        pattern = re.compile(rf"\s*(?:{name}\s*[=.]|\[+\s*(?:[^\]]+\.)?{name}\s*[.\]])")
         lines = enumerate(self.text.splitlines(), 1)
-        return next((number for number, line in lines if pattern.match(line)), 0)
+        return next((n for n, line in lines if n >= first and pattern.match(line)), 0)
 
 
 def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuration:
@@ -149,11 +159,11 @@ def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuratio
     try:
         configuration = Configuration(Settings(**values), flags, file)
     except ValidationError as error:
-        problems += [
-            _problem_line(flags, file, problem)
-            for problem in error.errors()
-            if problem["type"] != "extra_forbidden" or problem["loc"][1:]  # see _unknown_keys
-        ]
+        lines: dict[object, str] = {}  # the members of a union are one problem
+        for problem in error.errors():
+            if problem["type"] != "extra_forbidden" or problem["loc"][1:]:  # see _unknown_keys
+                lines.setdefault(_place_of(file, problem), _problem_line(flags, file, problem))
+        problems += lines.values()
         raise ConfigurationError("\n".join(problems)) from error
     if problems:
         raise ConfigurationError("\n".join(problems))
@@ -237,16 +247,36 @@ def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
     name, *inside = [str(part) for part in problem["loc"]] or [""]
     place = ""
     if name:
-        inner = next((part for part in reversed(inside) if not part.isdecimal()), "")
+        keys = [part for part in _place_of(file, problem)[1:] if isinstance(part, str)]
         place = command_line.flag(name) if name in flags else ""
-        place = place or _variable(name) or file.place(name, inner)
+        place = place or _variable(name) or file.place(name, *keys)
         place = place or _default_place(name)
     message = problem["msg"].removeprefix("Value error, ")
-    secret = "key" in name or "token" in name
+    if problem["type"] == "extra_forbidden":
+        known = list(ROWS[name].model_fields) if name in ROWS else []
+        message = f"there is no such setting{nearest(inside[-1], known)}"
+    hidden = problem["type"] == "extra_forbidden"  # its name may be a misspelt secret's
+    hidden = hidden or any(word in part for part in (name, *inside) for word in _SECRETS)
     value = problem["input"]
-    shown = f" {value}" if isinstance(value, str | int | float) and place and not secret else ""
+    shown = f" {value}" if isinstance(value, str | int | float) and place and not hidden else ""
     shown = "" if message.startswith(repr(value)) else shown
     return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
+
+
+def _place_of(file: _File, problem: Any) -> tuple[str | int, ...]:
+    """The problem's location, without the members of unions that pydantic names in it."""
+    name, *inside = problem["loc"] or ("",)
+    written = _written_keys(file.values.get(name))
+    return (name, *(part for part in inside if isinstance(part, int) or part in written))
+
+
+def _written_keys(value: Any) -> set[str]:
+    """All keys in a value of the file."""
+    if isinstance(value, dict):
+        return {*value, *(key for one in value.values() for key in _written_keys(one))}
+    if isinstance(value, list):
+        return {key for one in value for key in _written_keys(one)}
+    return set()
 
 
 def _default_place(name: str) -> str:

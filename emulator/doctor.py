@@ -6,6 +6,7 @@ Runs the probes of `sandbox.checks` for the engines and the sandbox that the set
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from emulator.engines import place_options
 from emulator.settings import Settings
@@ -21,9 +22,12 @@ def examine(settings: Settings) -> list[Check]:
     return found
 
 
-def main(settings: Settings) -> int:
-    """Print the table. Returns the exit code: 0 if everything that is needed works, else 1."""
-    found = examine(settings)
+def main(settings: Settings, servers: Sequence[Check] = ()) -> int:
+    """Print the table, with the checks of MCP ``servers``.
+
+    Returns the exit code: 0 if everything that is needed works, else 1.
+    """
+    found = [*examine(settings), *servers]
     sys.stdout.write(f"{render(found)}\n")
     if settings.sandbox == "none":
         sys.stdout.write("\n--sandbox none: kernels run without any of these fences.\n")

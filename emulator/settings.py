@@ -210,6 +210,14 @@ class Settings(BaseSettings):
         le=10_000,
         description="maximum number of calls that the proxy runs in one answer",
     )
+    mcp: dict[MCPLabel, MCPServerRow] = Field(
+        {}, description="MCP servers whose tools the proxy runs (docs/mcp.md)"
+    )
+    mcp_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        (),
+        description="hosts (HOST or HOST:PORT) of MCP servers that requests may name by URL, separated "
+        "by commas",
+    )
     sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )
@@ -276,15 +284,6 @@ class Settings(BaseSettings):
     )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
-    )
-
-    mcp: dict[MCPLabel, MCPServerRow] = Field(
-        {}, description="MCP servers whose tools the proxy runs (docs/mcp.md)"
-    )
-    mcp_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
-        (),
-        description="hosts (HOST or HOST:PORT) of MCP servers that requests may name by URL, separated "
-        "by commas",
     )
 
     store: str = Field(

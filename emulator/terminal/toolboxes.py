@@ -12,21 +12,22 @@ import inspect
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError, validate_call
 from pydantic.errors import PydanticUserError
 
-if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
-    from mcp import Client
+from emulator.hosted.address import ServerAddress, ServerFailed
+from emulator.hosted.listing import Listing, function
+from emulator.hosted.sessions import Sessions
+from emulator.protocol import Message
 
 Definition = dict[str, Any]
-MAX_ERRORS = 1_000
-"""The number of characters read from the end of a failing MCP server's error output."""
+_CALL_SECONDS = 3600
+"""The deadline of a call: the user can interrupt it."""
 
 
 class ToolboxError(Exception):
@@ -87,57 +88,37 @@ class PythonFile:
 class MCPServer:
     """The tools of one MCP server, opened by `mcp_server`."""
 
-    def __init__(self, client: Client, portal: BlockingPortal) -> None:
-        self._client = client
-        self._portal = portal
-        self._tools: list[Any] = []
-        cursor: str | None = None
-        while True:
-            page = portal.call(lambda: client.list_tools(cursor=cursor))
-            self._tools += page.tools
-            if not (cursor := page.next_cursor):
-                break
+    def __init__(self, sessions: Sessions, address: ServerAddress, listing: Listing) -> None:
+        self._call = partial(sessions.call, address, "", str(address))
+        definitions = [(tool["name"], function(tool)) for tool in listing.tools]
+        self._definitions = [definition for _, definition in definitions]
+        self._names = {made["function"]["name"]: name for name, made in definitions}
 
     def definitions(self) -> list[Definition]:
-        return [_mcp_definition(tool) for tool in self._tools]
+        return self._definitions
 
     def run(self, name: str, arguments: dict[str, Any]) -> str:
-        try:
-            result = self._portal.call(lambda: self._client.call_tool(name, arguments))
-        except Exception as error:  # noqa: BLE001  # a server may fail in any way
-            return f"error: {type(error).__name__}: {error}"
-        text = "\n".join(map(_part_text, result.content))
-        if not text and result.structured_content is not None:
-            text = _as_json(result.structured_content)
-        return f"error: {text}" if result.is_error else text
+        result = self._call(self._names[name], arguments).result()
+        text = Message(role="tool", content=result.content).text
+        return f"error: {text}" if result.is_error else text or "[no text]"
 
 
 @contextlib.contextmanager
 def mcp_server(address: str) -> Iterator[MCPServer]:
     """Connect to ``address``: a URL (Streamable HTTP), or a command that speaks MCP over stdio.
 
-    A command's error output is hidden; if the command fails to start, the error shows its last line.
-    Raises `ToolboxError`.
+    Raises `ToolboxError`; for a command that fails to start it shows the last line of its error output.
     """
-    from anyio.from_thread import start_blocking_portal
-    from mcp import Client, StdioServerParameters, stdio_client
-
-    with contextlib.ExitStack() as opened:
-        errors = opened.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+    if address.startswith(("http://", "https://")):
+        server = ServerAddress(url=address, timeout=_CALL_SECONDS)
+    else:
+        command, *arguments = shlex.split(address) or [""]
+        server = ServerAddress(command=command, args=(*arguments,), timeout=_CALL_SECONDS)
+    with contextlib.closing(Sessions()) as sessions:
         try:
-            if address.startswith(("http://", "https://")):
-                server: Any = address
-            else:
-                command, *arguments = shlex.split(address) or [""]
-                parameters = StdioServerParameters(command=command, args=arguments)
-                server = stdio_client(parameters, errlog=errors)
-            portal = opened.enter_context(start_blocking_portal())
-            client = opened.enter_context(portal.wrap_async_context_manager(Client(server)))
-            toolbox = MCPServer(client, portal)
-        except Exception as error:  # no such command, no MCP, a refusal, ...
-            errors.seek(0)
-            last = errors.read()[-MAX_ERRORS:].strip().rpartition("\n")[2]
-            raise ToolboxError(f"{address}: {last or _innermost(error)}") from error
+            toolbox = MCPServer(sessions, server, sessions.tools(server, "").result())
+        except ServerFailed as error:
+            raise ToolboxError(f"{address}: {error}") from error
         yield toolbox
 
 
@@ -169,25 +150,5 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     return adapter.json_schema()
 
 
-def _mcp_definition(tool: Any) -> Definition:
-    definition: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
-    if tool.description:
-        definition["description"] = tool.description
-    if tool.annotations is not None:
-        hints = tool.annotations.model_dump(exclude_none=True, by_alias=True)
-        definition["annotations"] = hints
-    return {"type": "function", "function": definition}
-
-
-def _part_text(part: Any) -> str:
-    return part.text if part.type == "text" else f"[{part.type}]"
-
-
 def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _innermost(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

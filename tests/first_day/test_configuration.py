@@ -86,6 +86,36 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         "http://localhost:11434/v1",
     ),
     (
+        [],
+        {},
+        '[mcp.time]\ncommand = "uvx"\ntimeout = 4\n[mcp.shop]\nurl = "http://x/mcp"\ntimeout = 0\n',
+        "emulator.toml, line 6: mcp.shop.timeout 0: input should be greater than 0",
+    ),
+    (
+        [],
+        {},
+        '[mcp.shop]\nurl = "http://x/mcp"\ntokn = "secret"\n',
+        "emulator.toml, line 3: mcp.shop.tokn: there is no such setting; did you mean token?",
+    ),
+    (
+        [],
+        {},
+        '[mcp.shop]\nurl = "http://x/mcp"\n[mcp.shop.headers]\nX-Key = "${NO_SUCH_KEY}"\n',
+        "emulator.toml, line 4: mcp.shop.headers.X-Key: the environment variable NO_SUCH_KEY is not set",
+    ),
+    (
+        [],
+        {},
+        '[mcp.shop]\ncommand = "x"\nrequire_approval = "sometimes"\n',
+        "emulator.toml, line 3: mcp.shop.require_approval sometimes: input should be 'always' or 'never'",
+    ),
+    (
+        [],
+        {},
+        '[mcp.time]\ncommand = "uvx"\n[mcp.shop]\nargs = ["x"]\n',
+        "emulator.toml, line 3: mcp.shop: set either url or command",
+    ),
+    (
         ["--base-url", "http://localhost:8001/v1"],
         {},
         "",

@@ -1,0 +1,68 @@
+"""`tool-emulator mcp`: the operator's servers, their tools as a model sees them, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from emulator.hosted.address import ServerFailed
+from emulator.hosted.listing import Listing, function, hints
+from emulator.hosted.mcp_items import OfferedServer, operators_server
+from emulator.hosted.mcp_servers import explained
+from emulator.hosted.sessions import Sessions
+from emulator.settings import Settings
+from emulator.tools.toolset import Toolset
+from sandbox.report import Check
+
+
+@dataclass(frozen=True)
+class ServerReport:
+    """What one server answered: its tools, or why it cannot be used."""
+
+    server: OfferedServer
+    listing: Listing
+    error: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.error and not self.listing.problems
+
+    def check(self) -> Check:
+        """The line of `tool-emulator doctor`."""
+        tools = f"{len(self.listing.tools)} tools from {self.server.address}"
+        detail = "; ".join([self.error or tools, *self.listing.problems])
+        fix = self.error and f"correct [mcp.{self.server.label}]; see tool-emulator mcp"
+        return Check(
+            f"mcp.{self.server.label}", self.is_sound, detail, fix, needed=bool(self.error)
+        )
+
+    def __str__(self) -> str:
+        """The tools as Python, with everything else in comments."""
+        server, listing = self.server, self.listing
+        tools = [tool for tool in listing.tools if server.allows(tool["name"], hints(tool))]
+        asked = [tool["name"] for tool in tools if server.asks(tool["name"], hints(tool))]
+        comments = [f"{server.label} ({server.address}): {self.error or f'{len(tools)} tools'}"]
+        if hidden := len(listing.tools) - len(tools):
+            comments.append(f"{hidden} tools are not in allowed_tools")
+        if asked:
+            comments.append(f"wait for approval: {', '.join(asked)}")
+        heading = "\n".join(f"# {line}" for line in [*comments, *listing.problems])
+        stubs = Toolset.parse([function(tool) for tool in tools]).stubs
+        return f"{heading}\n\n{stubs}" if tools else f"{heading}\n"
+
+
+def examine(settings: Settings) -> list[ServerReport]:
+    """Ask all servers of the settings for their tools."""
+    return list(_reports(settings))
+
+
+def _reports(settings: Settings) -> Iterator[ServerReport]:
+    servers = [operators_server(settings, label) for label in settings.mcp]
+    with closing(Sessions()) as sessions:
+        futures = [sessions.tools(server.address, "") for server in servers]
+        for server, future in zip(servers, futures, strict=True):
+            try:
+                yield ServerReport(server, future.result())
+            except ServerFailed as error:
+                yield ServerReport(server, Listing(()), explained(server, error))
