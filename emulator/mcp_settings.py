@@ -75,6 +75,15 @@ def needs_approval(rule: RequireApproval, name: str, annotations: Mapping[str, A
     return rule.always is None
 
 
+def uses_hints(row: MCPServerRow) -> bool:
+    """Return True if the rules of ``row`` depend on the hints of tools."""
+    approval = row.require_approval
+    filters: list[Any] = [row.allowed_tools]
+    if isinstance(approval, ApprovalFilter):
+        filters += [approval.always, approval.never]
+    return any(isinstance(one, ToolFilter) and one.read_only is not None for one in filters)
+
+
 class MCPServerRow(BaseModel):
     """One MCP server: ``url`` (Streamable HTTP), or ``command`` (standard input and output)."""
 

@@ -51,8 +51,6 @@ _REASONS: dict[FinishReason, str] = {
     "content_filter": "refusal",
 }
 
-_LISTED_FIELDS = ("name", "description", "input_schema")
-
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -149,7 +147,7 @@ class MessageWriter:
     def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
         match event:
             case ToolsListed(error=None) if self._shows_lists:
-                tools = [{n: t.get(n) for n in _LISTED_FIELDS} for t in event.tools]
+                tools = [dict(tool) for tool in event.tools]
                 yield from self._whole(LISTING, mcp_server_name=event.server, tools=tools)
             case HostedCallStarted(key, name=name, server=server):
                 self._hosted_calls[key] = None

@@ -17,7 +17,13 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints
 from emulator.client_keys import grant_of
 from emulator.errors import BadRequest
 from emulator.hosted.address import ServerAddress, address_of, is_allowed_host, with_token
-from emulator.mcp_settings import AllowedTools, RequireApproval, is_allowed, needs_approval
+from emulator.mcp_settings import (
+    AllowedTools,
+    RequireApproval,
+    is_allowed,
+    needs_approval,
+    uses_hints,
+)
 from emulator.protocol import validated
 from emulator.settings import Settings
 
@@ -42,6 +48,8 @@ class _Item(BaseModel):
     authorization: SecretStr | None = None
     headers: dict[str, SecretStr] | None = None
     allowed_tools: AllowedTools = None
+    excluded_tools: tuple[str, ...] = ()
+    """What toolsets of Messages disable."""
     require_approval: RequireApproval | None = None
     defer_loading: bool | None = None
 
@@ -55,13 +63,17 @@ class OfferedServer:
     description: str = ""
     allowed: tuple[AllowedTools, ...] = ()
     approval: tuple[RequireApproval, ...] = ()
+    excluded: tuple[str, ...] = ()
+    own_list: bool = False
+    """The operator's rules use hints, so the server's own list counts, not the one in a client's history."""
     is_default: bool = False
     """The operator offers it in every request; this request does not name it."""
     credentials: str = field(default="", kw_only=True)
     """What to set if the server refuses the credentials."""
 
     def allows(self, name: str, annotations: Mapping[str, Any]) -> bool:
-        return all(is_allowed(rule, name, annotations) for rule in self.allowed)
+        allowed = all(is_allowed(rule, name, annotations) for rule in self.allowed)
+        return allowed and name not in self.excluded
 
     def asks(self, name: str, annotations: Mapping[str, Any]) -> bool:
         """Return True if a call of the tool waits for approval."""
@@ -100,6 +112,8 @@ def operators_server(
         (item.server_description if item else None) or row.description,
         (row.allowed_tools, item.allowed_tools if item else None),
         tuple(rule for rule in rules if rule is not None),
+        item.excluded_tools if item else (),
+        uses_hints(row),
         is_default,
         credentials=f"token in [mcp.{label}]",
     )
@@ -140,6 +154,7 @@ def _named_server(
         item.server_description or "",
         (item.allowed_tools,),
         (item.require_approval or "always",),
+        item.excluded_tools,
         credentials=f"{place}.authorization",
     )
 

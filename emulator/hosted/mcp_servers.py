@@ -39,7 +39,8 @@ class MCPServers:
         Raises `BadRequest` naming the place, `FailedDependency` for a named server that cannot be listed.
         """
         servers = offered_servers(chat.tools or [], self._settings, client)
-        in_history = chat.listed_servers or {}
+        own = {server.label for server in servers if server.own_list}
+        in_history = {n: t for n, t in (chat.listed_servers or {}).items() if n not in own}
         asked = {
             server.label: self._sessions.tools(server.address, client)
             for server in servers

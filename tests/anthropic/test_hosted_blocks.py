@@ -133,7 +133,7 @@ ANSWERS: list[tuple[str, Sequence[AnswerEvent], list[Json], list[Json]]] = [
     ),
     (
         "a list",
-        [ToolsListed("mcpl_1", "dice", ({**ROLL, "annotations": {}},))],
+        [ToolsListed("mcpl_1", "dice", (ROLL,))],
         [{"type": "mcp_tool_listing", "mcp_server_name": "dice", "tools": [ROLL]}],
         [],
     ),

@@ -145,6 +145,35 @@ def test_a_server_listed_in_the_history_is_not_asked(shop: tuple[MCPServers, Pat
     assert (log.read_text() if log.exists() else "") == before
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"allowed_tools": {"read_only": True}}, {"price": False}),
+        ({"require_approval": {"never": {"read_only": True}}}, {"price": False, "order": True}),
+    ],
+)
+def test_a_clients_list_does_not_decide_what_is_read_only(
+    servers: Callable[..., MCPServers], tmp_path: Path, rule: Any, expected: dict[str, bool]
+) -> None:
+    """The operator's rule is about the server's own hints: a client could claim others."""
+    shop = servers(mcp={"shop": {**mcp_servers.stdio(tmp_path / "log"), **rule}})
+    claimed = {"name": "order", "input_schema": {}, "annotations": {"readOnlyHint": True}}
+    request = chat(NAMED).model_copy(update={"listed_servers": {"shop": [claimed]}})
+    hosted = shop.resolve(request, "")
+    asks = {tool.name: tool.needs_approval for tool in hosted.tools}
+    assert {name: asks[name] for name in ("price", "order") if name in asks} == expected
+
+
+def test_tools_that_a_request_excludes_are_not_offered(
+    servers: Callable[..., MCPServers], tmp_path: Path
+) -> None:
+    shop = servers(mcp={"shop": mcp_servers.stdio(tmp_path / "log")})
+    everything = [tool.name for tool in shop.resolve(chat(NAMED), "").tools]
+    item = {**NAMED, "excluded_tools": ["price"]}
+    rest = [tool.name for tool in shop.resolve(chat(item), "").tools]
+    assert {*everything} - {*rest} == {"price"}
+
+
 def test_a_server_that_dies_is_started_again(
     servers: Callable[..., MCPServers], tmp_path: Path
 ) -> None:
@@ -274,7 +303,6 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]] = [
         ["order", "price"],
     ),
     ({}, {"require_approval": "always"}, ["order", "price"], ["order", "price"]),
-    ({"require_approval": {"never": READS}}, {}, ["order", "price"], ["order"]),
     (
         {"require_approval": {"always": {"tool_names": ["price"]}}},
         {},
