@@ -51,7 +51,7 @@ def check_templates(settings: Settings) -> None:
             try:
                 tools_prompt(row.chat_template, Toolset.parse([_SAMPLE_TOOL]))
             except NoTools as error:
-                raise InvalidTemplate(str(error)) from error
+                raise InvalidTemplate(f"chat template {row.chat_template}: {error}") from error
         for choice in ("auto", "required", "get_weather") if row.template else ():
             text = render_custom(
                 row.template or "",

@@ -54,11 +54,11 @@ def tools_prompt(path: str, toolset: Toolset) -> str:
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             problem = str(error)
         except OSError as error:
-            raise NoTools(f"chat template {path}: {error.strerror}") from error
+            raise NoTools(str(error.strerror)) from error
         else:
             if all(tool.python_name in text for tool in toolset.tools):
                 return text
-    raise NoTools(f"chat template {path}: {problem}")
+    raise NoTools(problem)
 
 
 def _difference(

@@ -215,7 +215,7 @@ def _chat_template(file: Path | None, server: Server, path: Path) -> ChatTemplat
     try:
         tools_prompt(name, Toolset.parse([dict(tool) for tool in tasks()[0].tools]))
     except NoTools as error:
-        return ChatTemplate("", str(error))
+        return ChatTemplate("", f"the chat template cannot be used: {error}")
     return ChatTemplate(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import re
 import tomllib
@@ -238,6 +239,23 @@ def test_an_upstream_that_fails_ends_the_run_and_the_next_run_continues_where_it
         before = len(upstream.requests)
         fit(capsys, *options, "--minutes", "0.0001", "--again")
         assert len(upstream.requests) - before <= 1
+
+
+def test_ctrl_c_prints_what_is_known_and_the_next_run_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(body: Body) -> Reply:
+        if len(upstream.requests) == 8:
+            _thread.interrupt_main()
+        return in_python(task_of(body))
+
+    with ScriptedUpstream(default=answer) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python")
+        code, out, err = fit(capsys, *options)
+        assert (code, "Interrupted. Run the command again to continue." in err) == (130, True)
+        assert re.search(r"\| python \| [78]/[78] ", out)
+        assert fit(capsys, *options)[0] == 0
+        assert len(upstream.requests) <= len(tasks()) + 1
 
 
 @pytest.mark.parametrize(
