@@ -7,11 +7,12 @@ expires only if the program itself lets it.
 Stops: nothing.
 """
 
-# ruff: noqa: SLF001 - asyncio has no public way to these
 import asyncio
 import selectors
 import threading
 from typing import Any
+
+from sandbox.inside.tasks import outside_loop
 
 _SECONDS = 1.0
 """Seconds to wait for a thread of the program, if no coroutine can continue and there is no timer."""
@@ -58,17 +59,14 @@ def use_own_loops(shell: Any) -> None:
 
     def run_outside(*args: Any, **kwargs: Any) -> Any:
         nonlocal current
-        kernel_loop = asyncio.get_running_loop()
-        asyncio._set_running_loop(None)
-        asyncio.set_event_loop(current)
-        try:
-            return run_cell(*args, **kwargs)
-        finally:
+        with outside_loop():
+            asyncio.set_event_loop(current)
             try:
-                current = asyncio.get_event_loop()
-            except RuntimeError:
-                current = None
-            asyncio.set_event_loop(kernel_loop)
-            asyncio._set_running_loop(kernel_loop)
+                return run_cell(*args, **kwargs)
+            finally:
+                try:
+                    current = asyncio.get_event_loop()
+                except RuntimeError:
+                    current = None
 
     shell.run_cell = run_outside

@@ -290,18 +290,28 @@ def _awaitable(value: Any) -> Any:
 
 def _run_nested(main: Any, **kwargs: Any) -> Any:
     """asyncio.run for code that already runs in the kernel's loop: models write it by habit."""
-    outer = asyncio.events._get_running_loop()
-    asyncio.events._set_running_loop(None)
     interrupts: Any = contextlib.nullcontext()
     if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # asyncio's own handler would only cancel the main task, which may never await.
         interrupts = _on_interrupt(_raise_interrupt)
+    with outside_loop(), interrupts, asyncio.Runner(**kwargs) as runner:
+        return runner.run(_awaitable(main))
+
+
+@contextlib.contextmanager
+def outside_loop() -> Iterator[None]:
+    """Let code inside a loop run another one, as if it were outside."""
+    outer, task = asyncio._get_running_loop(), None
+    if outer is not None and (task := asyncio.current_task(outer)) is not None:
+        asyncio._leave_task(outer, task)  # since 3.14 a thread has a current task, not a loop
+    asyncio._set_running_loop(None)
     try:
-        with interrupts, asyncio.Runner(**kwargs) as runner:
-            return runner.run(_awaitable(main))
+        yield
     finally:
-        asyncio.events._set_running_loop(outer)
+        asyncio._set_running_loop(outer)
         asyncio.set_event_loop(outer)
+        if outer is not None and task is not None:
+            asyncio._enter_task(outer, task)
 
 
 class OrderedSet(set[Any]):
