@@ -162,7 +162,7 @@ class _Run:
             return True
         first = self.outcomes.of(way)[:_SLOW]
         seconds = self.options.seconds
-        if len(first) == _SLOW and all(outcome.seconds >= seconds for outcome in first):
+        if len(first) == _SLOW and all(each.problem and each.seconds >= seconds for each in first):
             self.outcomes.refuse(way, f"no answer within {seconds:g} seconds")
         return way in self.outcomes.refused
 

@@ -215,6 +215,22 @@ def test_a_way_that_the_server_refuses_is_reported_with_its_words_and_skipped(
     assert "Recommended: python (Python programs), as now." in err
 
 
+def test_a_way_that_is_too_slow_is_given_up_after_three_tasks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(body: Body) -> Reply:
+        is_slow = way_of(body) == "json"
+        return Reply("{", first_delay=60) if is_slow else in_python(task_of(body))
+
+    with ScriptedUpstream(default=answer) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "json,python", "--seconds", "0.5")
+        code, out, err = fit(capsys, *options)
+        assert sum(way_of(body) == "json" for body in upstream.requests) == 3
+    assert code == 0
+    assert out.endswith("\njson: no answer within 0.5 seconds\n")
+    assert "Recommended: python" in err
+
+
 def test_an_upstream_that_fails_ends_the_run_and_the_next_run_continues_where_it_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
