@@ -100,7 +100,7 @@ class FailedDependency(EmulatorError):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.param, self.code = self.param or "tools", self.code or "http_error"
+        self.code = self.code or "http_error"
 
 
 class RateLimited(EmulatorError):

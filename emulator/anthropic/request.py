@@ -143,9 +143,7 @@ def at_client_place(error: EmulatorError, request: CountRequest) -> EmulatorErro
     """
     param, message = error.param, error.message
     for place, own in client_places(request.tools or (), request.mcp_servers or ()):
-        if param and param.startswith(place):
-            param, message = param.replace(place, own), message.replace(place, own)
-            break
+        param, message = param and param.replace(place, own), message.replace(place, own)
     param, message = param and _client_place(param), _client_place(message)
     if param and param not in message:
         message = f"{param}: {message}"

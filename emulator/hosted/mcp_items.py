@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -68,6 +68,8 @@ class OfferedServer:
     """The operator's rules use hints, so the server's own list counts, not the one in a client's history."""
     is_default: bool = False
     """The operator offers it in every request; this request does not name it."""
+    place: str = field(default="", kw_only=True)
+    """Where the request names the server."""
     credentials: str = field(default="", kw_only=True)
     """What to set if the server refuses the credentials."""
 
@@ -92,7 +94,7 @@ def offered_servers(
         if server.label in servers:
             place = f"tools[{n}].server_label"
             raise BadRequest(f"{place}: two servers have the label {server.label!r}.", place)
-        servers[server.label] = server
+        servers[server.label] = replace(server, place=f"tools[{n}]")
         if len(servers) > MAX_SERVERS:
             raise BadRequest(f"tools names more than {MAX_SERVERS} MCP servers.", "tools")
     for label in _usable(settings, client):

@@ -86,9 +86,8 @@ class MCPServers:
                 self._failed_at[server.label] = time.monotonic()
                 log.warning("MCP server left out", server=server.label, reason=str(error))
                 return None
-            raise FailedDependency(
-                f"{_NOT_LISTED} {server.label!r}: {explained(server, error)}."
-            ) from error
+            message = f"{_NOT_LISTED} {server.label!r}: {explained(server, error)}."
+            raise FailedDependency(message, server.place) from error
         for problem in listing.problems:
             log.warning("MCP tool left out", server=server.label, reason=problem)
         return listing

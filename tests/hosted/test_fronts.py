@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -352,3 +353,30 @@ def test_a_choice_of_an_unknown_server_names_the_place(
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="m", tools=[SERVER], input="Go.", tool_choice=choice)
     assert caught.value.param == "tool_choice"
+
+
+# Servers that cannot be used
+
+
+def test_a_server_that_is_down_is_an_error_at_the_clients_place(start_proxy: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    server = f"http://127.0.0.1:{port}/mcp"
+    url = start_proxy(mcp_hosts=f"127.0.0.1:{port}")
+    tool: Any = {"type": "mcp", "server_label": "shop", "server_url": server}
+    with pytest.raises(openai.APIStatusError) as caught:
+        tools: list[Any] = [{"type": "namespace", "name": "n", "tools": []}, tool]
+        connect(url).responses.create(model="m", input="Go.", tools=tools)
+    assert (caught.value.status_code, caught.value.param) == (424, "tools[1]")
+    claude = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+    with pytest.raises(anthropic.APIStatusError) as failed:
+        claude.beta.messages.create(
+            model="m",
+            max_tokens=9,
+            messages=[{"role": "user", "content": "Go."}],
+            mcp_servers=[{"type": "url", "name": "shop", "url": server}],
+            tools=[{"type": "mcp_toolset", "mcp_server_name": "shop"}],
+            betas=["mcp-client-2025-11-20"],
+        )
+    assert failed.value.status_code == 424
+    assert "tools[0]: Error retrieving tool list from MCP server 'shop'" in str(failed.value)

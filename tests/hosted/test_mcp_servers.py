@@ -218,7 +218,7 @@ def test_a_named_server_that_is_down_is_a_424_and_one_that_is_always_offered_is_
     named = servers(mcp={"shop": row})
     with pytest.raises(FailedDependency) as refused:
         named.resolve(chat(NAMED), "")
-    assert (refused.value.status, refused.value.param) == (424, "tools")
+    assert (refused.value.status, refused.value.param) == (424, "tools[0]")
     assert refused.value.message.startswith("Error retrieving tool list from MCP server 'shop': ")
     assert why in refused.value.message
     assert servers(mcp={"shop": {**row, "always": True}}).resolve(chat(), "") == HostedTools()
