@@ -397,7 +397,7 @@ def test_of_a_reply_that_was_cut_off_no_half_call_leaves(
             finish="length",
         ),
     )
-    for calls, finish in (([], "length"), ([LONDON], "tool_calls")):
+    for calls, finish in (([], "length"), ([LONDON], "length")):  # as emulated: test_cut_off.py
         answer = native.chat.completions.create(model="m", messages=QUESTION, tools=TOOLS)
         assert _told(answer.choices[0])[1:] == (calls, finish)
 
@@ -471,6 +471,20 @@ def test_auto_does_not_remember_what_says_nothing(
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("deltas", [["x"] * 600, ["x" * 2000] * 20], ids=["chunks", "characters"])
+def test_a_probe_ends_where_the_model_writes_without_end(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, deltas: list[str]
+) -> None:
+    """The upstream is silent after these deltas: a probe that waits for more makes one request."""
+    url = start_proxy(tools="auto")
+    endless = Reply(chunks=[*deltas, "x"], fault="silent", after=len(deltas))
+    upstream.reply(endless, endless, "Hello.")
+    body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
+    assert send(f"{url}/v1/chat/completions", body)[0] == 200
+    assert ["tools" in request for request in upstream.requests] == [True, True, False]
+    assert all(exchange.aborted.wait(60) for exchange in upstream.exchanges[:2])
 
 
 def test_what_auto_found_out_outlives_the_process(

@@ -8,6 +8,7 @@ right call means no. Other failures prove nothing: the model is asked again at t
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -23,6 +24,7 @@ from emulator.answering.native.call_assembly import (
     CallFragments,
     ValidCall,
 )
+from emulator.client_disconnect import acquire_for_client
 from emulator.errors import UpstreamFailed
 from emulator.storage.key_value import KeyValueStore, StoreFailed
 from emulator.tasks import Task, tasks
@@ -63,13 +65,17 @@ class ToolProbe:
             if len(self._asking) > _MODELS:  # clients may invent names; asking twice does no harm
                 self._asking.clear()
             lock = self._asking.setdefault(key, threading.Lock())
-        with lock:
+        if not acquire_for_client(lock, math.inf):
+            return False  # and the answer, which nobody waits for, fails
+        try:
             known = self._remembered(key)
             if known is None:
                 known = _ask(open_turns(), route)
                 if known is not None:
                     self._remember(key, known)
                     log.info("tools", upstream=route.target.name, model=route.model, native=known)
+        finally:
+            lock.release()
         return bool(known)
 
     def _remembered(self, key: str) -> bool | None:

@@ -96,6 +96,7 @@ class NativeTurn:
         self._end: Chunk | None = None
         self._finish_reason: str | None = None
         self._sent_calls = 0
+        self._dropped_cut_call = False
         self._sent_from: Counter[tuple[str, str, bytes]] = Counter()
         """How often each call was sent from each place."""
         self._has_content = False
@@ -153,6 +154,7 @@ class NativeTurn:
         for call in self._assembler.close():
             if cut_off and not call.is_complete:
                 metrics.NATIVE_REPAIRS.labels("cut").inc()
+                self._dropped_cut_call = True
             else:
                 yield from self._send([call])
         yield from self._events(self._reply.close(cut_off=cut_off))
@@ -161,7 +163,7 @@ class NativeTurn:
         """The last chunk with a choice; ``length`` if the proxy truncated the answer."""
         reason: str = answer_finish_reason(self._finish_reason)
         if self._sent_calls:
-            reason = "tool_calls"
+            reason = "length" if self._dropped_cut_call else "tool_calls"
         elif length:
             reason = "length"
         if self._end is None:

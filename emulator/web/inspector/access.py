@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from emulator.settings import Settings
 from emulator.shared.state import SharedState
 from emulator.web.middleware.authorization import presented_key
 
-COOKIE = "emulator_inspector"
 SESSION_SECONDS = 12 * 3600.0
 
 
@@ -57,7 +57,7 @@ class Access:
             return Viewer(None)
         if key := presented_key():
             return self._viewer_with(key)
-        token = request.cookies.get(COOKIE, "")
+        token = request.cookies.get(_cookie(request), "")
         session_key = self._state.get(_record_name(token)) if token else None
         if session_key is None:
             raise Unauthorized("The inspector requires a key.", code="inspector_key")
@@ -69,7 +69,7 @@ class Access:
         token = secrets.token_urlsafe(32)
         self._state.put(_record_name(token), key, SESSION_SECONDS)
         response.set_cookie(
-            COOKIE,
+            _cookie(request),
             token,
             max_age=int(SESSION_SECONDS),
             secure=request.is_secure,
@@ -78,8 +78,8 @@ class Access:
         )
 
     def sign_out(self, request: Request, response: Response) -> None:
-        self._state.delete(_record_name(request.cookies.get(COOKIE, "")))
-        response.delete_cookie(COOKIE, samesite="Strict", httponly=True)
+        self._state.delete(_record_name(request.cookies.get(_cookie(request), "")))
+        response.delete_cookie(_cookie(request), samesite="Strict", httponly=True)
 
     def _viewer_with(self, key: str) -> Viewer:
         presented = key.encode()
@@ -89,6 +89,12 @@ class Access:
             raise Unauthorized("Incorrect key.", code="inspector_key")
         client = self._recognize(key)
         return Viewer(str(client), signed_in=True, sends_as=client)
+
+
+def _cookie(request: Request) -> str:
+    """Return the cookie's name. Browsers share cookies between the ports of a host."""
+    port = re.search(r":(\d+)$", request.host, re.ASCII)
+    return f"emulator_inspector_{port[1]}" if port else "emulator_inspector"
 
 
 def _record_name(token: str) -> str:

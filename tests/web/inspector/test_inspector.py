@@ -204,7 +204,12 @@ def test_a_token_in_the_address_becomes_a_session(inspect: Start) -> None:
     )
     assert proxy.get("/inspector/status", cookie=cookie.split(";")[0])[0] == 200
     assert proxy.get("/", authorization="Bearer the-token")[0] == 200
-    assert proxy.get("/", cookie="emulator_inspector=the-token")[0] == 401
+    name = cookie.partition("=")[0]
+    assert proxy.get("/", cookie=f"{name}=the-token")[0] == 401
+    other = inspect(
+        host="0.0.0.0", open=True, inspector_key="the-token"
+    )  # a browser would send it both
+    assert name not in other.get("/?token=the-token")[1]["set-cookie"]
 
 
 def test_only_by_name_is_it_open_to_everyone(inspect: Start) -> None:

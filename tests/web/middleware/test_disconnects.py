@@ -6,9 +6,12 @@ to leave.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +106,97 @@ def test_a_request_that_waits_for_the_upstreams_place_ends_with_its_client(
             wait_until(lambda: open_requests(url) >= before + 2)
         wait_until(lambda: open_requests(url) <= before + 1)
     assert send(f"{url}{CHAT[0]}", CHAT[1])[0] == 200
+
+
+def test_a_request_that_waits_for_the_probe_of_another_ends_with_its_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(BEFORE_THE_HEAD)
+    url = start_proxy(**NEVER, tools="auto")
+    before = open_requests(url)
+    with asked(url, *WITH_TOOLS):
+        wait_until(lambda: upstream.exchanges)
+        with asked(url, *WITH_TOOLS):
+            wait_until(lambda: open_requests(url) >= before + 2)
+        wait_until(lambda: open_requests(url) <= before + 1)
+    assert len(upstream.exchanges) == 1
+
+
+EVERY_WAY = [
+    *(
+        pytest.param(PATHS[api], request_body(api, GET_WEATHER, stream=stream), mode,
+                     id=f"{api}-{'stream' if stream else 'whole'}-{mode}")
+        for api in APIS for stream in (False, True) for mode in ("emulate", "native")
+    ),
+    pytest.param("/v1/completions", {"model": "m", "prompt": "Hi"}, "emulate", id="passed on"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "mode"), EVERY_WAY)
+@pytest.mark.parametrize("wait", ["connection", "handshake", "sending"])
+def test_a_request_ends_with_its_client_before_it_is_sent(
+    start_proxy: StartProxy, wait: str, path: str, body: Any, mode: str
+) -> None:
+    """The upstream accepts no connection, says nothing in the TLS handshake, or reads nothing."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        port = server.getsockname()[1]
+        scheme = "https" if wait == "handshake" else "http"
+        url = start_proxy(
+            **NEVER,
+            base_url=f"{scheme}://127.0.0.1:{port}/v1",
+            upstream_connect_seconds=3600,
+            tools=mode,
+        )
+        before = open_requests(url)
+        if wait == "connection":
+            stack.enter_context(socket.create_connection(server.getsockname()))  # the queue is full
+        with asked(url, path, {**body, "user": "x" * (10_000_000 * (wait == "sending"))}):
+            if wait == "connection":
+                wait_until(lambda: "02" in dict(connections_to(port)))  # SYN_SENT
+            else:
+                taken = stack.enter_context(server.accept()[0])
+                taken.recv(1, socket.MSG_PEEK)
+        wait_until(lambda: open_requests(url) <= before)
+
+
+HEADS = {
+    "connection: close": b"HTTP/1.1 200 OK\r\nconnection: close\r\n",
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\n",
+    "no length": b"HTTP/1.1 200 OK\r\n",
+}
+
+
+@pytest.mark.parametrize(("path", "body", "mode"), EVERY_WAY)
+@pytest.mark.parametrize("head", HEADS)
+def test_an_answer_that_only_its_connection_ends_ends_with_its_client(
+    start_proxy: StartProxy, head: str, path: str, body: Any, mode: str
+) -> None:
+    chunk = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
+    event = f"content-type: text/event-stream\r\n\r\ndata: {json.dumps(chunk)}\n\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        url = start_proxy(**NEVER, base_url=f"http://127.0.0.1:{port}/v1", tools=mode)
+        with asked(url, path, body):
+            taken, _ = server.accept()
+            read_until(taken, b"}")
+            taken.sendall(HEADS[head] + event.encode())
+            wait_until(lambda: ("01", 0) in connections_to(port))  # the proxy has read all of it
+        with taken:
+            taken.settimeout(60)
+            while taken.recv(65536):
+                pass  # the rest of the request
+
+
+def connections_to(port: int) -> list[tuple[str, int]]:
+    """The states of this machine's TCP connections to ``port`` (proc(5)), and the bytes to be read there."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [
+        (row[3], int(row[4].partition(":")[2], 16))
+        for row in rows
+        if row[2].endswith(f":{port:04X}")
+    ]
 
 
 def open_requests(url: str) -> float:

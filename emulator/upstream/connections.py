@@ -1,0 +1,252 @@
+"""Connections to upstreams: who owns one, and how it ends when its client disconnects.
+
+A connection is *idle* (in its pool), *reading* (one response owns it) or *closed*:
+
+    idle -> reading        a request takes it from the pool; it was idle for at most `_IDLE_SECONDS`
+    reading -> idle        the body was read to its end, by `read` or by `read_end`
+    reading -> closed      the response is closed earlier, fails, or is shut down
+
+While a connection is established and a request is sent, the client's disconnect ends it too; only the
+resolution of a name cannot be interrupted.
+
+`UpstreamResponse.shut_down` may be called from any thread at any time. It must only end the connection while
+its own response owns it: a moment later the connection may serve another client. `Connection.lock` guards
+that change of owner. It ends the *socket* that the response was read from, since `http.client` forgets the
+connection's own as soon as a head says ``connection: close``.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import math
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util.wait import wait_for_write
+
+from emulator.client_disconnect import has_disconnected, stop_on_disconnect
+from emulator.upstream.chunked import BadChunk, ChunkedDecoder
+
+READ_SIZE = 64 * 1024
+_IDLE_SECONDS = 4.0
+"""Uvicorn closes an idle connection after 5 s: a request that is sent at that moment is lost."""
+_CHECK_SECONDS = 0.25
+"""How often a connection that is being established looks whether its client has disconnected."""
+_SOCKET_OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+]
+
+
+def _shut_down(sock: socket.socket | None) -> None:
+    if sock is not None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _connect(host: str, port: int, seconds: float | None) -> socket.socket:
+    """Connect to the first address of ``host`` that accepts; ``seconds`` for each. Raises OSError."""
+    assert seconds is not None
+    failure = OSError("the name has no address")
+    addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    for *kind, _, address in addresses:
+        try:
+            sock = socket.socket(*kind)
+        except OSError as error:  # IPv6 is off
+            failure = error
+            continue
+        try:
+            _wait_until_connected(sock, address, seconds)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise failure
+
+
+def _wait_until_connected(sock: socket.socket, address: Any, seconds: float) -> None:
+    """Raises OSError, also soon after the client has disconnected."""
+    until = time.monotonic() + seconds
+    for option in _SOCKET_OPTIONS:
+        sock.setsockopt(*option)
+    sock.setblocking(False)
+    code = sock.connect_ex(address)
+    while code == errno.EINPROGRESS:
+        if has_disconnected():
+            raise ConnectionAbortedError("the client disconnected")
+        remaining = until - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("timed out")
+        if wait_for_write(sock, timeout=min(remaining, _CHECK_SECONDS)):
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+    sock.settimeout(seconds)
+
+
+class RawResponse(http.client.HTTPResponse):
+    """Reads all chunks of a chunked body that have arrived, where ``http.client`` reads one."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.socket = sock
+        self._decoder = ChunkedDecoder()
+        self._read: Callable[[int], bytes] = self.fp.read1
+        """The next read: first from the buffer, which may hold more than the head, then from the socket."""
+
+    def read1(self, n: int = -1) -> bytes:
+        """As the base class. urllib3 calls it for each `UpstreamResponse.read`."""
+        if not self.chunked or self.isclosed() or self.length == 0:  # 0: of a HEAD request
+            return super().read1(n)
+        content = b""
+        while not content and not self._decoder.ended:
+            data = self._read(READ_SIZE)
+            self._read = self.socket.recv
+            try:
+                if data:
+                    content = self._decoder.feed(data)
+                else:
+                    self._decoder.close()
+            except BadChunk as error:
+                raise http.client.HTTPException(str(error)) from error
+        if self._decoder.ended:
+            if self._decoder.rest:  # the next request would take it for its response
+                _shut_down(self.socket)
+            self.close()
+        return content
+
+
+class Connection(HTTPConnection):
+    """Knows which response owns it, and since when it has been idle."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.lock = threading.Lock()
+        self.reading: RawResponse | None = None
+        self._idle_since: float | None = None
+
+    def response_class(self, *args: Any, **options: Any) -> RawResponse:  # type: ignore[override]
+        """``http.client`` calls this before it reads a head."""
+        response = RawResponse(*args, **options)
+        with self.lock:
+            self.reading, self._idle_since = response, None
+        return response
+
+    def connect(self) -> None:
+        """As the base class; fails as soon as the client disconnects, also in a TLS handshake."""
+        with ExitStack() as self._establishing:
+            super().connect()
+
+    def _new_conn(self) -> socket.socket:
+        """As the base class; fails soon after the client has disconnected."""
+        try:
+            sock = _connect(self._dns_host, self.port, self.timeout)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, "no connection within the time allowed") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name, as "a..b"
+            raise NewConnectionError(self, str(error)) from error
+        # TLS takes the descriptor away from this socket: the copy ends the same connection.
+        copy = self._establishing.enter_context(sock.dup())
+        self._establishing.enter_context(stop_on_disconnect(partial(_shut_down, copy)))
+        return sock
+
+    def request(self, *args: Any, **options: Any) -> None:
+        """As the base class; fails as soon as the client disconnects, also if the server reads nothing."""
+        with stop_on_disconnect(lambda: _shut_down(self.sock)):
+            super().request(*args, **options)
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as in urllib3
+        """As the base class; fails as soon as the client disconnects."""
+        with stop_on_disconnect(partial(_shut_down, self.sock)):
+            return super().getresponse()
+
+    def set_idle(self) -> None:
+        """The connection returns to its pool, and may serve others."""
+        with self.lock:
+            self.reading, self._idle_since = None, time.monotonic()
+
+    def shut_down(self, response: RawResponse | None) -> None:
+        """End the connection if ``response`` still owns it."""
+        with self.lock:
+            if response is not None and self.reading is response:
+                _shut_down(response.socket)
+
+    @property
+    def is_connected(self) -> bool:
+        """False closes an idle connection before it is used again."""
+        since = self._idle_since
+        if since is not None and time.monotonic() - since > _IDLE_SECONDS:
+            return False
+        return super().is_connected
+
+
+class _KernelTimeoutSocket(socket.socket):
+    """Leaves timeouts to the kernel: with Python's own, each read and write takes a second system call."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._seconds = connected.gettimeout()
+        # The values that the kernel has; at first none, which equals nothing.
+        self._read_seconds: float | None = math.nan
+        self._write_seconds: float | None = math.nan
+        family, kind, protocol = connected.family, connected.type, connected.proto
+        super().__init__(family, kind, protocol, connected.detach())
+        super().settimeout(None)
+
+    def gettimeout(self) -> float | None:
+        return self._seconds
+
+    def settimeout(self, value: float | None) -> None:
+        self._seconds = value
+
+    def recv_into(self, *args: Any, **options: Any) -> int:
+        if self._read_seconds != self._seconds:
+            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
+        try:
+            return super().recv_into(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def recv(self, *args: Any, **options: Any) -> bytes:
+        if self._read_seconds != self._seconds:
+            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
+        try:
+            return super().recv(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def sendall(self, *args: Any, **options: Any) -> None:
+        if self._write_seconds != self._seconds:
+            self._write_seconds = self._set_option(socket.SO_SNDTIMEO)
+        try:
+            super().sendall(*args, **options)
+        except BlockingIOError as error:
+            raise TimeoutError("timed out") from error
+
+    def _set_option(self, option: int) -> float | None:
+        # 0 means no limit.
+        micros = 0 if self._seconds is None else max(1, int(self._seconds * 1_000_000))
+        self.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000)))
+        return self._seconds
+
+
+class PlainConnection(Connection):
+    def _new_conn(self) -> socket.socket:
+        return _KernelTimeoutSocket(super()._new_conn())
+
+
+class SecureConnection(Connection, HTTPSConnection):
+    pass
