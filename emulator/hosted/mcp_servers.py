@@ -78,7 +78,7 @@ class MCPServers:
         if future is None:
             return None
         try:
-            listing = future.result()
+            return future.result()
         except CancelledError:
             raise ClientDisconnected("The client has disconnected.") from None
         except ServerFailed as error:
@@ -88,9 +88,6 @@ class MCPServers:
                 return None
             message = f"{_NOT_LISTED} {server.label!r}: {explained(server, error)}."
             raise FailedDependency(message, server.place) from error
-        for problem in listing.problems:
-            log.warning("MCP tool left out", server=server.label, reason=problem)
-        return listing
 
     def _tools(self, server: OfferedServer, client: str, listing: Listing) -> Iterator[HostedTool]:
         description = server.description and f"({server.label}: {server.description})"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
+import structlog
 from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -29,10 +30,13 @@ from mcp_types import ToolListChangedNotification as ToolListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
+from emulator.hosted.credentials import HIDDEN
 from emulator.hosted.listing import Listing
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
+
+log = structlog.get_logger()
 
 CONNECT_SECONDS = 10
 START_SECONDS = 60
@@ -91,7 +95,7 @@ class ServerSession:
                         self._ready.set()
                         await self._wait_until_idle()
             except Exception as error:  # noqa: BLE001 - a server or its transport may fail in any way
-                self._problem = _detail(error)
+                self._problem = self._detail(error)
             finally:
                 if self._client is None:  # a command that cannot start says why
                     stderr.seek(0)
@@ -136,7 +140,10 @@ class ServerSession:
             raise ServerFailed(f"it did not list its tools within {LIST_SECONDS} s") from None
         except Exception as error:
             raise await self._failure(error) from error
-        return Listing([_listed(tool) for tool in listed])
+        listing = Listing([_listed(tool) for tool in listed])
+        for problem in await anyio.to_thread.run_sync(lambda: listing.problems):
+            log.warning("MCP tool left out", server=str(self._address), reason=problem)
+        return listing
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool. Raises `ServerFailed`. Cancelling the call cancels it at the server."""
@@ -224,7 +231,7 @@ class ServerSession:
         if isinstance(error, ServerFailed):
             return error
         if not isinstance(error, MCPError):
-            return ServerFailed(_detail(error))
+            return ServerFailed(self._detail(error))
         if error.code == REQUEST_TIMEOUT:
             return ServerFailed(f"it did not answer within {self._address.timeout:g} s")
         if error.code == CONNECTION_CLOSED and not str(error).startswith("SSE"):
@@ -236,7 +243,18 @@ class ServerSession:
         if error.code == INVALID_REQUEST and self._status == 404:
             self.end()
             return SessionUnknown("it no longer knows the session")
-        return self._refusal() or ServerFailed(_detail(error))
+        return self._refusal() or ServerFailed(self._detail(error))
+
+    def _detail(self, error: BaseException) -> str:
+        """The cause of a failure: one bounded line without credentials."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text = str(error).strip().partition("\n")[0].rstrip(".")
+        explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
+        text = text if explains else f"{type(error).__name__}: {text}"
+        for _, value in (*self._address.headers, *self._address.env):
+            text = text.replace(value.removeprefix("Bearer ") or HIDDEN, HIDDEN)
+        return text[:_MAX_DETAIL]
 
 
 class _Bounded(httpx2.AsyncByteStream):
@@ -290,12 +308,3 @@ def _listed(tool: Tool) -> dict[str, Any]:
         "annotations": fields.get("annotations"),
     }
     return shown if tool.output_schema is None else shown | {"output_schema": tool.output_schema}
-
-
-def _detail(error: BaseException) -> str:
-    """The cause of a failure, in one bounded line."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    text = str(error).strip().partition("\n")[0].rstrip(".")
-    explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
-    return (text if explains else f"{type(error).__name__}: {text}")[:_MAX_DETAIL]

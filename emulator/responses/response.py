@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from urllib.parse import urlsplit
 
 from emulator.events import new_id
+from emulator.hosted.credentials import without_credentials
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 
@@ -103,21 +103,3 @@ _MCP_DEFAULTS: Json = {
     "headers": None,
     "require_approval": "always",
 }
-
-
-def without_credentials(tool: Json) -> Json:
-    """Return an ``mcp`` tool without what may be secret: tokens, headers, and its URL's path and query."""
-    shown = {n: one for n, one in tool.items() if n not in ("authorization", "headers")}
-    if isinstance(url := shown.get("server_url"), str):
-        shown["server_url"] = _origin(url)
-    return shown
-
-
-def _origin(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return "<redacted>"
-    hidden = parts.path.strip("/") or parts.query or parts.fragment
-    return f"{parts.scheme}://{host}/{'<redacted>' if hidden else ''}"

@@ -259,7 +259,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (URL | {"headers": {"Host": "evil"}}, "headers", "may not contain 'Host'"),
     (URL | {"headers": {"A": "b\r\nC: d"}}, "headers", "no header value"),
     (URL | {"authorization": "a\nb"}, "headers", "no header value"),
-    (URL | {"server_label": "no label"}, "server_label", "pattern"),
+    (URL | {"server_label": "no\nlabel"}, "server_label", "pattern"),
     (URL | {"require_approval": "sometimes"}, "require_approval", "'always' or 'never'"),
     (URL | {"require_approval": {"ever": {}}}, "require_approval", "'always' or 'never'"),
     (URL | {"connector_id": "connector_gmail"}, "connector_id", "only at OpenAI"),
@@ -296,6 +296,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]] = [
     ({"allowed_tools": ["price"]}, {"allowed_tools": ["order", "price"]}, ["price"], []),
     ({}, {"allowed_tools": READS}, ["price"], []),
     ({}, {"allowed_tools": {"tool_names": ["order"]}}, ["order"], []),
+    ({}, {"excluded_tools": ["order"]}, ["price"], []),
     (
         {"require_approval": "always"},
         {"require_approval": "never"},

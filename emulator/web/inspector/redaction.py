@@ -46,5 +46,8 @@ def _keys(settings: Settings) -> Iterable[str]:
     for target in Routes(settings).targets:
         secret.append(target.settings.api_key)
         yield from (value for value in target.row.headers.values() if len(value) >= _MIN_CHARS)
+    for server in settings.mcp.values():
+        secret += [*server.headers.values(), *server.env.values()]
+        secret += [] if server.token is None else [server.token]
     keys = (one.get_secret_value() for one in secret)
     yield from (key for key in keys if len(key) >= _MIN_CHARS)

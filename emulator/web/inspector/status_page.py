@@ -69,7 +69,7 @@ def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:
     rows: list[tuple[str, str, bool]] = []
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles"):
+        if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles", "mcp"):
             continue
         text = without_password(value) if name.endswith("url") else str(value)
         rows.append((name, text, value != field.default))

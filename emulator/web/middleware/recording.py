@@ -13,6 +13,7 @@ from flask import Blueprint, Flask, Response, g, request
 from emulator import client_disconnect, traces
 from emulator.client_disconnect import ClientDisconnect, has_disconnected
 from emulator.client_keys import grant_of
+from emulator.hosted.credentials import body_without_credentials
 from emulator.traces import Trace, Traces
 
 _ANSWER_PATHS = frozenset({"/chat/completions", "/responses", "/messages"})
@@ -36,14 +37,15 @@ class Recording:
         app.after_request(self._record_response)
 
     def begin(self) -> None:
-        """Record the current request. A body that is not text is left out."""
+        """Record the current request, without credentials. A body that is not text is left out."""
+        body = request.get_data() if _is_text(request.content_type) else b""
         traces.current.set(
             self._requests.begin(
                 g.request_id,
                 request.method,
                 request.path,
                 str(g.client),  # a plain copy: the value itself may carry the client's key
-                request.get_data() if _is_text(request.content_type) else b"",
+                body_without_credentials(body),
                 request.url_rule.rule if request.url_rule else "",
                 grant_of(g.client).name,
             )

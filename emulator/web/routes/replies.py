@@ -12,6 +12,7 @@ from flask import Response, g, request
 from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import UpstreamAccepted
+from emulator.hosted.credentials import body_without_credentials
 from emulator.settings import Order, Settings
 from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
 
@@ -34,7 +35,7 @@ def read_body(settings: Settings) -> bytes:
     """Return the current request's body, after logging it if the setting ``log_bodies`` says so."""
     body = request.get_data()
     if settings.log_bodies:
-        log.info("request body", body=body.decode(errors="replace"))
+        log.info("request body", body=body_without_credentials(body).decode(errors="replace"))
     return body
 
 

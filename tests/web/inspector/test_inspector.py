@@ -290,13 +290,8 @@ def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstr
     upstream.reply("You said upstream-key-1.")
     made = new_key()
     words = f"mine is client-key-1, {made}, sk-proj-abcdefghijklmnop1234; Bearer abc.def-123456 "
-    hosted = {
-        "type": "mcp",
-        "server_url": "http://x",
-        "headers": {"Authorization": "Basic c2VjcmV0"},
-    }
     key = proxy.ask(
-        "client-key-1", messages=[{"role": "user", "content": words}], tools=[GET_WEATHER, hosted]
+        "client-key-1", messages=[{"role": "user", "content": words}], tools=[GET_WEATHER]
     )
     for view in VIEWS:
         page = proxy.get(f"/inspector/requests/{key}/{view}", authorization="Bearer client-key-1")[
@@ -308,7 +303,6 @@ def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstr
             "sk-proj",
             made[3:],
             "abc.def",
-            "c2VjcmV0",
         ):
             assert secret not in shown(page), (view, secret)
 
