@@ -313,6 +313,10 @@ bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity 
 bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)
 
+.PHONY: bench-hosted
+bench-hosted: $(TESTABLE) ## count model turns and time of calls that the proxy runs, and of one call a turn -> docs/mcp.md
+	@exec $(PY) -m benchmarks.hosted $(ARGS)
+
 .PHONY: bench-validity
 bench-validity: $(RUNNABLE) $(LOCAL) ## count valid calls at temperature 1.5, with a constraint and without -> docs/upstreams.md
 	@exec $(PY) -m benchmarks.validity $(ARGS)

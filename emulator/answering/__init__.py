@@ -11,6 +11,10 @@ events of one answer. The events go to any front (Chat Completions, Responses, M
   `reply_reader` reads one reply, a draft (`program_draft`, or `cell_draft` with a code interpreter) runs its
   code, `turn_state` holds what later turns need.
 
+With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for the
+answer again with the results; `hosted_offer` makes functions of the tools, `hosted_history` has what clients do
+not see.
+
 Laws:
 
 * This room does not know whether the client streams.

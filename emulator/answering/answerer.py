@@ -65,6 +65,7 @@ from emulator.events import (
 )
 from emulator.programs.driver import Driver
 from emulator.programs.ended import EndedProgram
+from emulator.programs.held_run import HeldRun
 from emulator.programs.origin import Origin
 from emulator.programs.program import Call
 from emulator.programs.repeats import repeated_calls
@@ -85,6 +86,8 @@ class Answerer:
     store: KeyValueStore | None
     habits: ModelHabits
     request: AnswerRequest
+    held: HeldRun | None = None
+    """The run of a program that waits for hosted calls of this answer."""
     open_session: Callable[[], InterpreterSession] | None = None
     """Opens the code interpreter, if the model may use one."""
 
@@ -108,6 +111,7 @@ class Answerer:
             max_calls=self.settings.program_calls,
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
+            held=self.held,
         )
         resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:

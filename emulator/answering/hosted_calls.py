@@ -84,10 +84,17 @@ class HostedCalls:
     """One answer with hosted tools; ``answer`` makes the events of one round, by the deadline ``until``."""
 
     def __init__(
-        self, request: AnswerRequest, store: KeyValueStore | None, answer: Answer, until: float
+        self,
+        request: AnswerRequest,
+        store: KeyValueStore | None,
+        answer: Answer,
+        until: float,
+        close: Callable[[], None],
     ) -> None:
+        """``close`` releases what ``answer`` holds between two rounds."""
         self._request = request
         self._answer = answer
+        self._close = close
         client, model = request.client, request.chat.model
         self._history = HostedHistory(store, client, model, request.client_messages)
         self._running = RunningCalls(self._history, until)
@@ -108,6 +115,7 @@ class HostedCalls:
                 yield from self._rounds()
         finally:
             self._running.cancel()
+            self._close()
 
     def _rounds(self) -> Iterator[AnswerEvent]:
         request = yield from self._decided(self._request)

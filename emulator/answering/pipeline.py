@@ -32,6 +32,7 @@ from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.remote import AnyInterpreter
+from emulator.programs.held_run import HeldRun
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
@@ -138,20 +139,23 @@ class Pipeline:
 
     def _events(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
-        answer = partial(self._with_fallbacks, until=until)
-        if request.hosted.tools or request.hosted.listings:
-            return HostedCalls(request, self.store, answer, until).events()
-        return answer(request)
+        if not (request.hosted.tools or request.hosted.listings):
+            return self._with_fallbacks(request, until)
+        held = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
+        answer = partial(self._with_fallbacks, until=until, held=held)
+        return HostedCalls(request, self.store, answer, until, held.close).events()
 
     def _with_fallbacks(
-        self, request: AnswerRequest, until: float
+        self, request: AnswerRequest, until: float, held: HeldRun | None = None
     ) -> Generator[AnswerEvent, None, None]:
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
             has_output = False
             events_before_output: list[AnswerEvent] = []
             try:
-                for event in self._answer(request.with_route(route), until, has_fallback=True):
+                for event in self._answer(
+                    request.with_route(route), until, held, has_fallback=True
+                ):
                     if has_output or isinstance(event, UpstreamAccepted):
                         yield event
                         continue
@@ -167,7 +171,7 @@ class Pipeline:
             else:
                 yield from events_before_output if not has_output else ()
                 return
-        yield from self._answer(request.with_route(routes[-1]), until)
+        yield from self._answer(request.with_route(routes[-1]), until, held)
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""
@@ -192,7 +196,12 @@ class Pipeline:
         ]
 
     def _answer(
-        self, request: AnswerRequest, until: float, *, has_fallback: bool = False
+        self,
+        request: AnswerRequest,
+        until: float,
+        held: HeldRun | None,
+        *,
+        has_fallback: bool = False,
     ) -> Iterator[AnswerEvent]:
         upstream = self.upstreams.for_answer(
             request.route, request.client, until, has_fallback=has_fallback
@@ -210,6 +219,7 @@ class Pipeline:
             store=self.store,
             habits=self.habits,
             request=request,
+            held=held,
             open_session=self._session_opener(request),
         )
         return answerer.events()

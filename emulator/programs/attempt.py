@@ -65,7 +65,7 @@ from emulator.programs.sites import Site
 from emulator.settings import Order
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
-from sandbox.engine import Finished, Paused, Session
+from sandbox.engine import Finished, Paused, Session, Step
 from sandbox.errors import ProgramFailed
 
 _NO_NUMBER = re.compile(r"format|^Cannot specify '")
@@ -87,6 +87,8 @@ class RunRules:
     max_calls: int
     one_at_a_time: bool
     order: Order
+    held_tools: frozenset[str] = frozenset()
+    """Tools whose results arrive in the same answer: where replaying is slow, a run waits at their calls."""
 
 
 class Attempt:
@@ -116,6 +118,8 @@ class Attempt:
         self._call_sites: list[tuple[int, str]] = []
         self._failures: dict[Site, Failure] = {}
         """The failures that the program has got and not handled, and all refusals."""
+        self.can_continue = False
+        """The run has stopped at a call of ``held_tools``, and only this call has no result."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -124,8 +128,25 @@ class Attempt:
         own = {*rewritten.deferred, *rewritten.awaitable, WAIT, BATCH, HANDLED}
         return self._rules.toolset.names | own
 
+    @property
+    def new_calls(self) -> list[Call]:
+        """The calls of this run that are not recorded."""
+        return self._new
+
     def drive(self, session: Session) -> Outcome:
-        step = session.start(self._rewritten.source)
+        return self._drive(session, session.start(self._rewritten.source))
+
+    def continue_with(self, session: Session, recorded: Sequence[CallRecord]) -> Outcome:
+        """Continue at the call that waits; its result is the last one that is ``recorded``."""
+        line, name = self._call_sites[-1]
+        tool = self._rules.toolset.find(name)
+        assert tool is not None, "the call was bound"
+        self._recorded, self._new = recorded, []
+        self._pending = PendingCalls(self._rules.order)
+        self.can_continue = False
+        return self._drive(session, session.resume(self._value(recorded[-1], tool, line)))
+
+    def _drive(self, session: Session, step: Step) -> Outcome:
         while isinstance(step, Paused):
             if step.name == WAIT:
                 if self._pending.total:
@@ -148,7 +169,10 @@ class Attempt:
                 except _MustStop:
                     return self.stopped()
                 must_wait = step.name not in self._rewritten.deferred or self._rules.one_at_a_time
-                if not known and must_wait:
+                site, _ = self._rewritten.deferred.get(step.name, (0, ""))
+                holds = not site and self._call_sites[-1][1] in self._rules.held_tools
+                if not known and (must_wait or holds):
+                    self.can_continue = holds and self._pending.total == 1
                     return self.stopped()
                 step = session.resume(result if known else PLACEHOLDER)
         return self._finished(step)

@@ -16,13 +16,14 @@ Knows nothing of HTTP or of the syntax in which the model wrote the program.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 
 from emulator import metrics, traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.programs.attempt import Attempt, RunRules
+from emulator.programs.held_run import HeldRun, WaitingRun
 from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import (
     CallRecord,
@@ -47,6 +48,8 @@ from sandbox.errors import (
 
 _MAX_REREAD_TOOLS = 3
 """After a type error, the results of at most this many tools are read the other way, one tool at a time."""
+_SLOW = "kernel"
+"""The engine whose replays take a new process: there a run waits for results of hosted calls (`held_run`)."""
 _PLAIN_RUNS = metrics.PROGRAM_RUNS.labels("none", "ran")
 
 
@@ -59,6 +62,8 @@ class Driver:
     max_calls: int = 128
     one_at_a_time: bool = False
     order: Order = "auto"
+    held: HeldRun | None = None
+    """Where a run waits for results that arrive in the same answer."""
 
     def run(self, program: Program, recorded: Sequence[CallRecord] = (), seed: int = 0) -> Outcome:
         """Run ``program`` to its end, or to where it needs a result that is not ``recorded``.
@@ -79,7 +84,7 @@ class Driver:
             return self._run(program, rewritten, recorded, scalars, seed, frozenset())
         except ProgramTypeError:
             for tools in _tools_to_reread(recorded):
-                with contextlib.suppress(ProgramRejected, ReplayDiverged):
+                with suppress(ProgramRejected, ReplayDiverged):
                     return self._run(program, rewritten, recorded, scalars, seed, tools)
             raise
 
@@ -102,15 +107,31 @@ class Driver:
     ) -> Outcome:
         unsupported: Unsupported | None = None
         for engine in self.engines:
-            attempt = Attempt(self._rules, program, rewritten, recorded, scalars, reread_tools)
+            rules, held = self._rules, None
+            if engine.name == _SLOW and self.held is not None and not reread_tools:
+                rules = replace(rules, held_tools=self.held.tools)
+                held = self.held.take(program, seed, recorded, scalars)
+            attempt = Attempt(rules, program, rewritten, recorded, scalars, reread_tools)
             try:
                 preamble = self.toolset.preamble + rewritten.preamble + scalars.preamble
-                with (
-                    traces.record_time(f"sandbox {engine.name}"),
-                    engine.session(attempt.names, preamble=preamble, seed=seed) as session,
-                    stop_on_disconnect(session.kill),
-                ):
-                    outcome = attempt.drive(session)
+                with traces.record_time(f"sandbox {engine.name}"), ExitStack() as opened:
+                    if held is not None:
+                        attempt, session = held.attempt, held.session
+                        opened.enter_context(held.closing)
+                    else:
+                        session = opened.enter_context(
+                            engine.session(attempt.names, preamble=preamble, seed=seed)
+                        )
+                    with stop_on_disconnect(session.kill):
+                        outcome = (
+                            attempt.drive(session)
+                            if held is None
+                            else attempt.continue_with(session, recorded)
+                        )
+                    if self.held is not None and attempt.can_continue:
+                        closing = opened.pop_all()
+                        waiting = (attempt, session, closing, program, seed, recorded, scalars)
+                        self.held.hold(WaitingRun(*waiting))
                 metrics.PROGRAM_RUNS.labels(engine.name, "ran").inc()
                 return outcome
             except Unsupported as error:
