@@ -309,6 +309,10 @@ bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character,
 bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity of a core, a second worker and a GiB (3 minutes; needs wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
 
+.PHONY: bench-prompts
+bench-prompts: $(RUNNABLE) $(LOCAL) ## count the tokens of prompts, beside those of the Hermes template -> docs/performance.md
+	@exec $(PY) -m benchmarks.prompts
+
 .PHONY: bench-turns
 bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)

@@ -61,6 +61,7 @@ def check_templates(settings: Settings) -> None:
                 one_at_a_time=choice != "auto",
                 programs=choice == "auto",
                 python="",
+                several=True,
                 taught="",
                 answer_format="",
                 habit="python",

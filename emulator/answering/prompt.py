@@ -32,7 +32,7 @@ from emulator.tools.toolset import Toolset
 
 # What programs can use in the most capable engine.
 _PYTHON = {
-    "kernel": "The standard library is available; files and the network are not.",
+    "kernel": "Standard library only: no files or network.",
     "monty": "Only a subset of Python runs: no inheritance, no files, no network, and from the standard"
     " library only collections, datetime, functools, itertools, json, math and random.",
 }
@@ -86,6 +86,7 @@ def instruct(
             constrained=constrained,
             stubs=toolset.stubs,
             example=example(toolset, programs=choice.programs),
+            several=len(toolset.tools) > 1 or any(tool.arguments for tool in toolset.tools),
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,

@@ -26,10 +26,11 @@ def example(toolset: Toolset, *, programs: bool) -> str:
     """Show how to call the first one or two of the tools that take about one argument.
 
     Arguments are ``...``: a model that copies the example literally gets an error, and calls nothing.
-    With ``programs`` the second call shows that results can be used and printed in the same block.
+    With ``programs`` the second call shows that results can be used and printed in the same block; one tool
+    is only called.
     """
     first, *others = sorted(toolset.tools, key=lambda tool: abs(len(_required(tool)) - 1))
-    if not programs:
+    if not (programs and others):
         return _example_call(first)
     lines = [f"result = {_example_call(first)}"]
     second = next((_example_call(tool) for tool in others if _required(tool)), "")

@@ -168,10 +168,10 @@ OPTIONAL = function("look", strings(optional=("where",)))
 EXAMPLES: list[tuple[str, list[Any], bool, str]] = [
     ("a program", [SEND_MAIL, ONE_STRING], True,
      "result = search(query=...)\nprint(send_mail(to=..., body=...))  # may use result"),
-    ("one tool", [SEND_MAIL], True, "result = send_mail(to=..., body=...)\nprint(result)"),
+    ("one tool", [SEND_MAIL], True, "send_mail(to=..., body=...)"),
     ("only one tool takes arguments", [NO_ARGUMENTS, ONE_STRING], True,
      "result = search(query=...)\nprint(result)"),
-    ("no tool takes arguments", [NO_ARGUMENTS], True, "result = list_files()\nprint(result)"),
+    ("no tool takes arguments", [NO_ARGUMENTS, OPTIONAL], True, "result = list_files()\nprint(result)"),
     ("optional arguments are left out", [OPTIONAL], False, "look()"),
     ("without programs", [SEND_MAIL, ONE_STRING], False, "search(query=...)"),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from flask import Blueprint, Response, request
 
-from emulator.errors import BadRequest, EmulatorError
+from emulator.errors import BadRequest, EmulatorError, MethodNotAllowed, WebSocketRefused
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.front import ResponseFront, StreamEvents, last
 from emulator.responses.items import Json
@@ -36,12 +36,20 @@ def add_routes(
     routes = _Routes(front, front.stored, settings, background)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
+    api.get("/responses")(refuse_websocket)
     api.post("/responses/input_tokens")(routes.count_input_tokens)
     api.post("/responses/compact")(routes.compact_response)
     api.get(one)(routes.retrieve_response)
     api.delete(one)(routes.delete_response)
     api.get(f"{one}/input_items")(routes.list_input_items)
     api.post(f"{one}/cancel")(routes.cancel_response)
+
+
+def refuse_websocket() -> Response:
+    """docs/performance.md has the reasons."""
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        raise WebSocketRefused("There are no WebSockets here: use POST, with stream: true.")
+    raise MethodNotAllowed("GET /v1/responses: use POST.")
 
 
 @dataclass(frozen=True)

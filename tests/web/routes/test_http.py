@@ -92,12 +92,23 @@ def test_bad_input_gets_an_openai_error_that_names_the_place(
         ("POST", "/v1/models", 405),
         ("GET", "/v1/chat/completions", 405),
         ("DELETE", "/v1/models", 405),
+        ("GET", "/v1/responses", 405),
     ],
 )
 def test_unknown_routes_answer_in_json(proxy: str, method: str, path: str, status: int) -> None:
     answered, headers, body = send(proxy + path, method=method)
     assert (answered, headers["content-type"]) == (status, "application/json")
     assert body["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
+def test_a_websocket_handshake_is_refused_so_that_codex_uses_http_immediately(
+    proxy: str, path: str
+) -> None:
+    handshake = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    status, headers, body = send(proxy + path, method="GET", headers=handshake)
+    assert (status, headers["x-should-retry"]) == (426, "false")
+    assert "POST" in body["error"]["message"]
 
 
 def test_a_body_over_the_bound_is_refused(start_proxy: StartProxy) -> None:
