@@ -4,7 +4,7 @@ A thread is stored under the id of its latest reply. Each reply can be continued
 says so, and the thread is stored under the next reply's id. A client that gets `thread_not_found` or
 `thread_already_continued` sends the whole conversation again, as Anthropic's SDKs do by themselves.
 
-The shapes follow the types of Anthropic's SDK (``BetaMessageThreadParam``, ``ThreadNotFoundErrorDetails``).
+The shapes follow the types of Anthropic's SDK (its thread parameters and error details).
 Knows nothing of HTTP.
 """
 
