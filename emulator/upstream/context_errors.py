@@ -1,8 +1,8 @@
 """Recognize in each server's words that a prompt does not fit the model's context.
 
 Servers differ in status, type and words; clients shorten their prompt if they see OpenAI's code. Sources: the
-tests of LiteLLM's exception mapping and of pi's overflow detection, which quote the servers, and
-ggml-org/llama.cpp#15780 and #19774 (a 500 in the middle of a reply).
+servers' issues (tests/upstream/test_context_errors.py names them), and for the others the tests of LiteLLM's
+exception mapping and of pi's overflow detection, which quote the servers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _WORDS = re.compile(
     | (?:longer|greater|larger)[ ]than[ ]the[ ](?:model's[ ]|maximum[ ])*{_SIZE}
     | prompt[ ](?:is[ ])?too[ ]long | input[ ]is[ ]too[ ]long | reduce[ ]the[ ]length[ ]of[ ]the
     | maximum[ ]number[ ]of[ ]tokens[ ]allowed | exceeded[ ]model[ ]token[ ]limit
+    | prompt[ ]length[ ]\(\d+\)[ ]exceeds | prompt[ ]exceeds[ ]max[ ]length
     | prompt[ ]token[ ]count[ ]of[ ]\d+[ ]exceeds | range[ ]of[ ]input[ ]length[ ]should
     | input[ ]tokens[ ]exceed | inputs`[ ](?:tokens[ ]\+|must[ ]have[ ]less[ ]than)
     | loaded[ ]with[ ]context[ ]length | current[ ]length[ ]is[ ]\d+[ ]while[ ]limit[ ]is

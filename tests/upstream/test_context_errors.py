@@ -12,12 +12,13 @@ from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.three_apis import APIS, PATHS, ask, request_body
 
-# Server -> status, type, message; from the tests of LiteLLM and pi, and the servers' issues.
+# Server -> status, type, message; from the tests of LiteLLM and pi, or from the issue that is named.
 # fmt: off
 TOO_LONG: dict[str, tuple[int, str | None, str]] = {
     "OpenAI": (400, "invalid_request_error", "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."),
     "OpenAI Responses": (400, None, "Your input exceeds the context window of this model."),
     "llama.cpp": (400, "exceed_context_size_error", "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it"),
+    # ggml-org/llama.cpp#15780, #19774
     "llama.cpp, older": (500, "exceed_context_size_error", "the request exceeds the available context size. try increasing the context size or enable context shift"),
     "llama.cpp, in the reply": (500, "server_error", "Context size has been exceeded."),
     "llama-cpp-python": (400, None, "Requested tokens (2285) exceed context window of 2048"),
@@ -30,7 +31,11 @@ TOO_LONG: dict[str, tuple[int, str | None, str]] = {
     "LM Studio, overflow": (400, None, "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"),
     "LiteLLM": (503, None, "litellm.APIConnectionError: OpenAIException - Requested token count exceeds the model's maximum context length of 131072 tokens."),
     "LiteLLM, class": (400, None, "litellm.ContextWindowExceededError: too much"),
-    "TGI": (422, "validation", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000"),
+    "TGI, input": (422, "validation", "Input validation error: `inputs` must have less than 1024 tokens. Given: 1168"),  # text-generation-inference#695
+    "Together": (422, None, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3997 `inputs` tokens and 100 `max_new_tokens`"),  # stanford-crfm/helm#2080
+    "TensorRT-LLM": (400, None, "Cannot process new request: Prompt length (5056) exceeds maximum sequence length (2048)"),  # tensorrtllm_backend#141
+    "TensorRT-LLM, input": (500, None, "Encountered an error when fetching new request: Prompt length (200) exceeds maximum input length (1)"),  # tensorrtllm_backend#565
+    "TGI": (422, "validation", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000"),  # text-generation-inference#628
     "Mistral": (400, None, "Prompt contains 200000 tokens, too large for model with 131072 maximum context length"),
     "DeepSeek": (400, None, "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens"),
     "Anthropic": (400, "invalid_request_error", "prompt is too long: 213462 tokens > 200000 maximum"),
@@ -41,10 +46,11 @@ TOO_LONG: dict[str, tuple[int, str | None, str]] = {
     "Groq": (400, None, "Please reduce the length of the messages or completion."),
     "Bedrock": (400, None, "Input is too long for requested model."),
     "Kimi": (400, None, "Your request exceeded model token limit: 256000 (requested: 300000)"),
-    "Qwen": (400, None, "Range of input length should be [1, 129024]"),
-    "MiniMax": (400, None, "invalid params, context window exceeds limit (2013)"),
+    "Qwen": (400, None, "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]"),  # QwenLM/qwen-code#98
+    "MiniMax": (400, None, "invalid params, context window exceeds limit (2013)"),  # MiniMax-AI/MiniMax-M2#119
+    "Zhipu": (400, None, "Prompt exceeds max length"),  # tashfeenahmed/freellmapi#873
     "Cerebras": (400, None, "Current length is 9000 while limit is 8192"),
-    "Copilot": (400, None, "prompt token count of 200000 exceeds the limit of 128000"),
+    "Copilot": (400, None, "prompt token count of 93854 exceeds the limit of 90000"),  # jjleng/copilot-more#35
 }
 OTHERS = {
     "a rate": (429, None, "Rate limit exceeded: too many tokens per minute, maximum input length is fine."),

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import StartProxy
 from tests.support.bad_upstream import BEHAVIOURS, BadUpstream
 from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import connect, fetch, post_bytes, send
+from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serving
 from tests.support.three_apis import APIS, PATHS, ask, request_body
 from tests.support.tools import GET_WEATHER
@@ -139,6 +141,17 @@ def test_clients_that_left_take_no_threads(tmp_path: Path, api: Any) -> None:
             wait_until(lambda: upstream.open == 0)
             good = request("good", stream=stream, tools=False)
             wait_until(lambda: fetch(f"{url}/v1/chat/completions", good)[0] == 200)  # noqa: B023
+
+
+def test_a_model_that_hangs_in_its_probe_is_emulated(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """After the 20 s of `tools = auto`, instead of after `upstream_seconds`."""
+    url = start_proxy(tools="auto", upstream_seconds=3600.0, answer_seconds=3600.0)
+    upstream.reply(Reply(first_delay=3600), "Hello.")
+    body = request("m", stream=False, tools=True)
+    assert send(f"{url}/v1/chat/completions", body)[0] == 200
+    assert ["tools" in asked for asked in upstream.requests] == [True, False]
 
 
 def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) -> None:

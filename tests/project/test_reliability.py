@@ -1,0 +1,154 @@
+"""Each row of the tables of docs/reliability.md and docs/security.md has tests.
+
+The upstream's faults are checked where they are tried (tests/web/server/test_faults.py), and the attempts of
+programs are generated from their tests (tests/support/promises.py). All other rows are here, by name.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.places import needs_bubblewrap
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+TESTS = Path(__file__).parents[1]
+DOCS = TESTS.parent / "docs"
+
+# Page -> the first cell of a row -> where its tests are.
+ROWS: dict[str, dict[str, str]] = {
+    "reliability.md": {
+        "it disconnects": """
+            web/middleware/test_disconnects.py test_a_request_that_waits_ends_with_its_client
+            web/middleware/test_disconnects.py test_a_request_ends_with_its_client_before_it_is_sent
+            web/middleware/test_disconnects.py test_a_program_ends_with_the_client
+            web/middleware/test_disconnects.py test_a_cell_ends_with_the_client""",
+        "it sends its head or body too slowly": """
+            web/server/test_floods.py test_slow_clients_are_cut_off_and_others_served
+            web/server/test_floods.py test_a_head_that_drips_is_not_kept_alive_by_it""",
+        "too many requests at once": """
+            web/server/test_floods.py test_operators_are_answered_while_every_thread_holds_a_stream""",
+        "more connections than file descriptors (`ulimit -Hn`)": """
+            web/server/test_server.py
+            test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server""",
+        "bodies exceed `--bodies-bytes` together": """
+            web/server/test_floods.py test_uploads_in_progress_are_bounded_together""",
+        "it exceeds its limits, in the playground too": """
+            web/server/test_floods.py
+            test_a_client_has_so_many_requests_a_minute_and_others_have_theirs
+            web/inspector/test_inspector_pages.py
+            test_the_playground_and_the_api_share_a_clients_limits""",
+        "the proxy stops": """
+            web/server/test_faults.py
+            test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol""",
+        "the proxy is killed, also by SIGKILL": """
+            web/server/test_machine_faults.py
+            test_a_killed_proxy_loses_nothing_that_was_kept_and_shows_nothing_by_halves""",
+        "the store's file is damaged or cannot be opened": """
+            web/server/test_faults.py
+            test_a_damaged_store_costs_the_programs_and_not_the_service""",
+        "Redis is unavailable": """
+            web/server/test_machine_faults.py test_a_redis_that_goes_and_comes_back""",
+        "the replicas' PostgreSQL or object store is unavailable": """
+            scale/test_outages.py
+            test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_the_proxy
+            scale/test_outages.py
+            test_while_the_object_store_is_away_files_are_refused_for_now""",
+        "the disk is full or fails": """
+            web/server/test_machine_faults.py
+            test_a_full_disk_refuses_what_is_new_and_serves_what_is_there""",
+        "the disk is read-only": """
+            web/server/test_machine_faults.py
+            test_a_read_only_disk_costs_what_is_kept_and_not_the_service""",
+        "more containers need a kernel than allowed": """
+            interpreter/test_interpreter.py
+            test_an_idle_kernel_gives_way_and_its_container_is_told_so
+            interpreter/test_interpreter.py test_a_kernel_in_use_gives_way_to_nobody
+            interpreter/test_interpreter.py test_one_client_cannot_take_all_kernels""",
+        "thousands of requests, one client in three leaving": """
+            web/server/test_soak.py test_two_thousand_mixed_requests_leave_nothing""",
+        "a sandbox dies": """
+            project/test_reliability.py test_a_sandbox_that_dies_costs_its_own_request
+            interpreter/test_interpreter.py
+            test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there
+            sandbox/test_escape.py test_a_dead_kernel_ends_its_own_session_only""",
+    },
+    "security.md": {
+        "another interpreter": "sandbox/test_escape.py test_a_monty_program_does_not_get_out",
+        "namespaces": """
+            sandbox/test_escape.py test_the_kernel_sees_no_process_of_the_host
+            sandbox/test_escape.py test_a_kernels_program_does_not_get_out""",
+        "file system": """
+            sandbox/test_escape.py test_the_kernel_writes_only_to_its_own_folders
+            sandbox/test_escape.py test_what_the_kernel_writes_is_bounded""",
+        "system calls": """
+            sandbox/test_escape.py test_a_system_call_that_is_not_listed_does_not_exist
+            sandbox/fences/test_fences.py test_a_docker_engine_is_told_the_same_list""",
+        "memory, processes": """
+            sandbox/test_escape.py test_the_kernel_gets_no_more_memory_than_allowed
+            sandbox/test_escape.py test_memory_in_many_processes_is_bounded_as_a_whole
+            sandbox/test_escape.py test_a_fork_bomb_is_stopped_by_the_process_limit
+            sandbox/test_escape.py test_monty_is_bounded""",
+        "processor": """
+            web/server/test_workers.py
+            test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_like""",
+        "user": "sandbox/test_escape.py test_each_session_has_a_user_of_its_own",
+        "running time, output, calls": """
+            sandbox/test_escape.py test_a_program_ends_at_its_deadline
+            sandbox/test_escape.py test_what_a_program_prints_is_bounded
+            sandbox/test_engines.py test_a_program_takes_the_same_steps_on_every_engine""",
+    },
+}
+TABLES = {
+    "reliability.md": ("| event | result |",) * 2,
+    "security.md": ("| fence | kernel in bubblewrap | kernel in docker | monty |",),
+}
+
+
+@pytest.mark.parametrize("page", ROWS)
+def test_each_row_of_the_page_has_tests(page: str) -> None:
+    _, *tables = (DOCS / page).read_text().split(TABLES[page][0])
+    assert len(tables) == len(TABLES[page])
+    rows = [
+        line.split(" | ")[0].removeprefix("| ")
+        for table in tables
+        for line in table.split("\n\n")[0].splitlines()[2:]
+    ]
+    assert rows == [*ROWS[page]]
+
+
+def test_these_tests_exist() -> None:
+    missing = []
+    for row in (row for rows in ROWS.values() for row in rows.values()):
+        file = ""
+        for word in row.split():
+            if word.endswith(".py"):
+                file = word
+            elif word not in functions(TESTS / file):
+                missing.append(f"{file} {word}")
+    assert missing == []
+
+
+def functions(file: Path) -> set[str]:
+    return {
+        node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)
+    }
+
+
+@needs_bubblewrap
+def test_a_sandbox_that_dies_costs_its_own_request(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(engines=("kernel",)) + "/v1/chat/completions"
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [GET_WEATHER]}
+    dies = "import os, signal\nif get_weather:\n    os.kill(os.getpid(), signal.SIGKILL)"
+    upstream.reply(f"```python\n{dies}\nget_weather('Oslo')\n```")
+    status, _, answer = send(url, body)
+    assert (status, answer["error"]["code"]) == (503, "sandbox_failed")
+    upstream.reply("```python\nget_weather('Oslo')\n```")
+    assert send(url, body)[0] == 200
