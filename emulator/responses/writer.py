@@ -1,8 +1,8 @@
 """Answer events -> the events of a response's stream. The last event holds the whole response.
 
 The events follow the rules that OpenAI's SDKs check: ``response.created`` first, one id, dense sequence
-numbers and output indices, each item added before its deltas and done before the next item starts. Only the
-items of hosted calls, which run at the same time, are done after other items have started.
+numbers and output indices, each item added before its deltas and done before the next item starts. Only
+hosted calls, which run at the same time, and a cell that makes them are done after other items have started.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ class ResponseWriter:
         if isinstance(event, HostedCallFinished):
             yield from self._running.pop(event.id).close(event)
             return
-        yield from self._close()
+        if not isinstance(self._open, CodeCallWriter):  # a cell waits for the call
+            yield from self._close()
         match event:
             case ToolsListed():
                 yield from ListedToolsWriter(self._items, event).all_events()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -42,3 +43,45 @@ def test_a_cell_with_hosted_calls_is_shown_once_and_runs_once(
     assert first.count("import math") == second.count("import math") == 1
     assert '```python\nshop.search(to="Oslo")\n```' in first
     assert "```text\non time\n```" in second
+
+
+MADE = ["search", "book", "check"]
+
+
+def test_a_response_has_the_cell_and_its_calls(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(hosted=HostedFunctions(LOCAL, TOOLS)), api_key="k")
+    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    with client.responses.stream(model="m", input="Go.", tools=[INTERPRETER, SERVER]) as stream:
+        done = [event.item for event in stream if event.type == "response.output_item.done"]
+        output = stream.get_final_response().output
+    kinds = ["mcp_list_tools", "code_interpreter_call", *["mcp_call"] * 3, "message"]
+    assert [item.type for item in output] == kinds
+    assert sorted(item.type for item in done) == sorted(kinds)
+    assert [item.name for item in output if item.type == "mcp_call"] == MADE
+    assert {item.status for item in output[1:]} == {"completed"}
+
+
+def test_a_message_has_the_cell_and_its_calls(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    url = start_proxy(hosted=HostedFunctions(LOCAL, TOOLS))
+    client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    tools: list[Any] = [
+        {"type": "code_execution_20250825", "name": "code_execution"},
+        {"type": "mcp_toolset", "mcp_server_name": "shop"},
+    ]
+    servers: list[Any] = [{"type": "url", "name": "shop", "url": "http://shop.example"}]
+    with client.beta.messages.stream(
+        model="m",
+        max_tokens=99,
+        messages=[{"role": "user", "content": "Go."}],
+        tools=tools,
+        mcp_servers=servers,
+    ) as stream:
+        content = stream.get_final_message().content
+    kinds = [block.type for block in content]
+    assert [block.name for block in content if block.type == "mcp_tool_use"] == MADE
+    assert kinds.count("mcp_tool_result") == 3
+    assert kinds.count("server_tool_use") == 1
+    assert kinds[-1] == "text"

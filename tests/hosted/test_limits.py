@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.chat import BOTH, plain
 from tests.support.hosted import SERVER, HostedFunctions
+from tests.support.inspected import Inspected
 from tests.support.raw_http import connect, post_bytes
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
@@ -153,3 +154,15 @@ def test_usage_is_that_of_all_turns(start_proxy: Any, upstream: ScriptedUpstream
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (7, 9)
     assert usage.model_extra == {"emulator": {"model_turns": 3, "prompt_tokens": 21}}
+
+
+def test_the_inspector_shows_each_call_with_its_time(
+    start_app: Any, upstream: ScriptedUpstream
+) -> None:
+    server = HostedFunctions({"get_ping": lambda id: id}, [PING])
+    url, services = start_app(hosted=server, inspector="open")
+    upstream.reply(THREE, "Done.")
+    inspected = Inspected(url, services.requests)
+    key = inspected.ask(tools=[SERVER])
+    page = inspected.get(f"/inspector/requests/{key}/timing")[2]
+    assert page.count("mcp shop.get_ping</th>") == 3
