@@ -27,6 +27,8 @@ GROUPS = {
     "log_level": "Log",
 }
 """The first setting of each group, in the order of `Settings` -> the group's title."""
+_REPEATED = "mcp"
+"""The table that also has a flag, for one row each time."""
 _COLUMN = 36
 """The column in which a flag's description starts."""
 
@@ -52,7 +54,7 @@ def parse(arguments: Sequence[str]) -> dict[str, Any]:
     for name, field in flag_settings().items():
         if field.annotation is bool:
             parser.add_argument(flag(name), action=argparse.BooleanOptionalAction)
-        elif _is_list(field):
+        elif _is_list(field) or name == _REPEATED:
             parser.add_argument(flag(name), action="append")
         else:
             parser.add_argument(flag(name))
@@ -60,7 +62,7 @@ def parse(arguments: Sequence[str]) -> dict[str, Any]:
     if rest:
         raise BadFlag(_unknown(rest[0]))
     return {
-        name: ",".join(value) if isinstance(value, list) else value
+        name: ("\n" if name == _REPEATED else ",").join(value) if isinstance(value, list) else value
         for name, value in vars(flags).items()
     }
 
@@ -73,7 +75,7 @@ def flag(name: str) -> str:
 def flag_settings() -> dict[str, FieldInfo]:
     """The settings that have a flag."""
     fields = Settings.model_fields.items()
-    return {name: field for name, field in fields if _is_plain(field.annotation)}
+    return {n: field for n, field in fields if n == _REPEATED or _is_plain(field.annotation)}
 
 
 def settings_help(*, everything: bool) -> str:
@@ -99,7 +101,7 @@ def _line(name: str, field: FieldInfo) -> str:
     choices = _choices(field)
     text = field.description or ""
     text += f"; one of {', '.join(choices)}" if choices else ""
-    text += f" ({default})" if default != "" else ""
+    text += f" ({default})" if default not in ("", {}) else ""
     indent = f"  {usage} ".ljust(_COLUMN)
     return textwrap.fill(
         text, 100, initial_indent=indent, subsequent_indent=" " * _COLUMN, break_on_hyphens=False
@@ -114,7 +116,7 @@ def _placeholder(name: str, field: FieldInfo) -> str:
         return "SECONDS"
     if kind is int:
         return "N"
-    word = name.rpartition("_")[2].upper()
+    word = "SERVER" if name == _REPEATED else name.rpartition("_")[2].upper()
     return f"{word},..." if _is_list(field) else word
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
@@ -125,3 +126,20 @@ class MCPServerRow(BaseModel):
     def may_use(self, key_name: str) -> bool:
         """Return True if the client key of that name ("" for keys without a name) may use the server."""
         return any(fnmatchcase(key_name, pattern) for pattern in self.keys)
+
+
+def read_servers(value: Any) -> Any:
+    """Read servers outside of the file: ``NAME=COMMAND`` or ``NAME=URL``, a line each, always offered."""
+    if not isinstance(value, str):
+        return value
+    servers: dict[str, dict[str, Any]] = {}
+    for line in filter(None, map(str.strip, value.splitlines())):
+        name, _, address = line.partition("=")
+        if not address:
+            raise ValueError("write NAME=COMMAND or NAME=URL, as in 'time=uvx mcp-server-time'")
+        if address.startswith(("http://", "https://")):
+            servers[name] = {"url": address, "always": True}
+        else:
+            command, *arguments = shlex.split(address)
+            servers[name] = {"command": command, "args": arguments, "always": True}
+    return servers

@@ -27,7 +27,7 @@ from pydantic_settings import (
 )
 
 from emulator import addresses, settings_sources
-from emulator.mcp_settings import MCPServerRow
+from emulator.mcp_settings import MCPServerRow, read_servers
 from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamRow
 
 Order = Literal["auto", "dataflow", "strict"]
@@ -210,8 +210,9 @@ class Settings(BaseSettings):
         le=10_000,
         description="maximum number of calls that the proxy runs in one answer",
     )
-    mcp: dict[MCPLabel, MCPServerRow] = Field(
-        {}, description="MCP servers whose tools the proxy runs (docs/mcp.md)"
+    mcp: Annotated[dict[MCPLabel, MCPServerRow], NoDecode, BeforeValidator(read_servers)] = Field(
+        {},
+        description="an MCP server whose tools the proxy runs: NAME=COMMAND or NAME=URL; may be repeated",
     )
     mcp_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (),

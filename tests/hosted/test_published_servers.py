@@ -1,0 +1,67 @@
+"""Servers from PyPI, of an earlier protocol, in their own environment: its programs are in $MCP_SERVERS.
+
+`make test-mcp` runs this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.scripted import ScriptedUpstream
+
+PROGRAMS = Path(os.environ.get("MCP_SERVERS", "/nonexistent"))
+pytestmark = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="no servers: make test-mcp")
+
+
+def answer(proxy: str, *tools: dict[str, Any]) -> str:
+    client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="any", max_retries=0)
+    asked: Any = [{"role": "user", "content": "Go."}]
+    offered: Any = list(tools) or openai.omit
+    made = client.chat.completions.create(model="m", messages=asked, tools=offered)
+    return str(made.choices[0].message.content)
+
+
+def test_a_program_commits_a_file_with_mcp_server_git(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """Four calls, of which the last needs the first: one request and one further turn of the model."""
+    repository = tmp_path / "repository"
+    for arguments in (
+        ["init", "-q", str(repository)],
+        ["-C", str(repository), "config", "user.email", "a@example.org"],
+        ["-C", str(repository), "config", "user.name", "A"],
+    ):
+        subprocess.run(["git", *arguments], check=True)
+    (repository / "tea.txt").write_text("green\n")
+    program = (
+        f"before = git_status(repo_path={str(repository)!r})\n"
+        f"git_add(repo_path={str(repository)!r}, files=['tea.txt'])\n"
+        f"git_commit(repo_path={str(repository)!r}, message='tea' if 'tea.txt' in before else '')\n"
+        f"print(git_log(repo_path={str(repository)!r}))"
+    )
+    upstream.reply(f"```python\n{program}\n```", "It is committed.")
+    row = {"command": str(PROGRAMS / "mcp-server-git"), "args": ["--repository", str(repository)]}
+    assert "It is committed." in answer(start_proxy(mcp={"git": {**row, "always": True}}))
+    log = ["git", "-C", str(repository), "log", "--format=%s"]
+    assert subprocess.check_output(log, text=True) == "tea\n"
+    assert "Message: 'tea'" in json.dumps(upstream.requests[1]["messages"])
+
+
+def test_mcp_server_time_named_on_the_command_line_of_docs(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    program = "print(convert_time('Europe/London', '12:00', 'Asia/Kolkata')['target']['datetime'])"
+    upstream.reply(f"```python\n{program}\n```", "It is 17:30 there.")
+    proxy = start_proxy(mcp=f"time={PROGRAMS / 'mcp-server-time'}")
+    assert "It is 17:30 there." in answer(proxy)
+    assert "T17:30:00+05:30" in str(upstream.requests[1]["messages"][-1]) or "T16:30" in str(
+        upstream.requests[1]["messages"][-1]
+    )
