@@ -24,6 +24,7 @@ SCALE_VENV := .venv-scale
 DEPLOY_VENV := .venv-deploy
 LITELLM_VENV := .venv-litellm
 FRONTS_VENV := .venv-fronts
+MCP_VENV := .venv-mcp
 NODE_CLIENTS := tests/clients/node
 # Gateways for the tests, each in its own virtual environment; their kernels use the tests' environment.
 # The enterprise gateway pins jupyter-client below 7, and the proxy needs 8.
@@ -31,6 +32,8 @@ KERNEL_GATEWAY := jupyter-kernel-gateway~=3.0
 ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
 # The reference of `make bench`.
 LITELLM_PROXY := litellm[proxy]~=1.106
+# MCP servers as published, with an earlier SDK than the proxy: most servers speak its protocol.
+MCP_SERVERS := mcp~=1.30 mcp-server-git~=2025.12 mcp-server-time~=2025.9
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with separate targets, because they need other people's programs.
@@ -61,6 +64,7 @@ SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
 FRONTS := $(call stamp,$(FRONTS_VENV),fronts,(cat requirements.txt; $(call lists,fronts)))
+MCP := $(call stamp,$(MCP_VENV),mcp,echo $(MCP_SERVERS))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,dev gateway shared scale)))
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
@@ -251,6 +255,11 @@ test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## test kernels
 	@JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
 	    $(PY) -m pytest tests/sandbox/kernel/test_gateway.py $(ARGS)
 
+.PHONY: test-mcp
+test-mcp: $(TESTABLE) $(MCP) ## test MCP servers: well-behaved, faulty, and published ones (docs/mcp.md)
+	@MCP_SERVERS="$(abspath $(MCP_VENV))/bin" $(PY) -m pytest tests/hosted/test_mcp_servers.py \
+	    tests/hosted/test_mcp_over_http.py tests/hosted/test_published_servers.py $(ARGS)
+
 .PHONY: test-scale
 test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## test several replicas behind nginx with shared storage (docs/scaling.md)
 	@export PATH=$$PATH:/usr/sbin JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway"; \
@@ -381,7 +390,7 @@ bandit: $(SUPPLY) ## run bandit on the code; pyproject.toml lists the accepted f
 
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python $(FRONTS_VENV)/bin/python:
+$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python $(FRONTS_VENV)/bin/python $(MCP_VENV)/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -447,6 +456,9 @@ $(SITE): | $(PY) $(SITE_VENV)/bin/python
 
 $(LITELLM): | $(LITELLM_VENV)/bin/python
 	$(call install,$(LITELLM_VENV)/bin/python,'$(LITELLM_PROXY)')
+
+$(MCP): | $(MCP_VENV)/bin/python
+	$(call install,$(MCP_VENV)/bin/python,$(MCP_SERVERS))
 
 $(FRONTS): | $(PY) $(FRONTS_VENV)/bin/python
 	$(call install,$(FRONTS_VENV)/bin/python,-r requirements.txt $(call listed,fronts))

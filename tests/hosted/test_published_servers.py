@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import openai
 import pytest
 
 from tests.conftest import StartProxy
+from tests.support.processes import ROOT
 from tests.support.scripted import ScriptedUpstream
 
 PROGRAMS = Path(os.environ.get("MCP_SERVERS", "/nonexistent"))
@@ -55,13 +57,20 @@ def test_a_program_commits_a_file_with_mcp_server_git(
     assert "Message: 'tea'" in json.dumps(upstream.requests[1]["messages"])
 
 
-def test_mcp_server_time_named_on_the_command_line_of_docs(
-    start_proxy: StartProxy, upstream: ScriptedUpstream
+PAGE = (ROOT / "docs" / "mcp.md").read_text()
+CONVERTED = "print(convert_time('Europe/London', '12:00', 'Asia/Kolkata')['target']['timezone'])"
+
+
+def test_the_examples_of_the_page_work(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = "print(convert_time('Europe/London', '12:00', 'Asia/Kolkata')['target']['datetime'])"
-    upstream.reply(f"```python\n{program}\n```", "It is 17:30 there.")
+    upstream.reply(*[f"```python\n{CONVERTED}\n```", "It is 17:30."] * 2)
     proxy = start_proxy(mcp=f"time={PROGRAMS / 'mcp-server-time'}")
-    assert "It is 17:30 there." in answer(proxy)
-    assert "T17:30:00+05:30" in str(upstream.requests[1]["messages"][-1]) or "T16:30" in str(
-        upstream.requests[1]["messages"][-1]
-    )
+    [command] = re.findall(r"^curl .*?\n```", PAGE, re.DOTALL | re.MULTILINE)
+    shell = ["sh", "-c", command.removesuffix("```").replace("http://127.0.0.1:8001", proxy)]
+    completion = json.loads(subprocess.check_output(shell))
+    assert "It is 17:30." in completion["choices"][0]["message"]["content"]
+    [source] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(source.replace("http://127.0.0.1:8001", proxy), {})
+    assert "It is 17:30." in capsys.readouterr().out
+    assert "Asia/Kolkata" in str(upstream.requests[3]["messages"][-1])

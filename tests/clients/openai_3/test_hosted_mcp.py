@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -16,6 +17,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 
 from tests.clients.conftest import CLIENT_KEY, OPTIONS, PROXY_PYTHON, SharedUpstream
+from tests.clients.examples import run_example
 from tests.clients.scenarios import MODEL
 from tests.support.mcp_http import ShopServer, shop_over_http
 from tests.support.processes import proxy
@@ -339,3 +341,18 @@ def test_an_unusable_server_is_anthropics_error_that_names_the_place(
         message(claude, messages=[{"role": "user", "content": ASK}], betas=[NEW], **request)
     assert caught.value.body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
     assert place in str(caught.value)
+
+
+def test_the_example_runs(
+    shared_upstream: SharedUpstream, upstream: SharedUpstream, tmp_path: Path
+) -> None:
+    """examples/mcp_agent.py, with a server that the operator names."""
+    upstream.reply(ONE_CALL, ANSWER)
+    with shop_over_http() as server:
+        options = (*OPTIONS, "--mcp", f"time={server.url}")
+        command = (PROXY_PYTHON, "app.py")
+        log = tmp_path / "log"
+        with proxy(shared_upstream.base_url, log, *options, command=command) as (_, url):
+            shown = run_example("mcp_agent.py", url=f"{url}/v1", folder=tmp_path)
+    assert shown == f"{ANSWER}\n"
+    assert "it is 3" in json.dumps(upstream.requests[1]["messages"])

@@ -1,0 +1,31 @@
+"""An agent of openai-agents whose tools are those of an MCP server that the proxy runs.
+
+pip install openai-agents; then start the proxy: make run ARGS="--mcp 'time=uvx mcp-server-time'"
+"""
+
+import asyncio
+import os
+import sys
+
+from agents import Agent, HostedMCPTool, OpenAIResponsesModel, Runner, set_tracing_disabled
+from openai import AsyncOpenAI
+
+QUESTION = "When it is noon in London, what time is it in Kolkata?"
+
+
+async def main() -> None:
+    set_tracing_disabled(True)
+    client = AsyncOpenAI(
+        base_url=os.environ.get("PROXY_URL", "http://127.0.0.1:8001/v1"),
+        api_key=os.environ.get("PROXY_KEY", "any"),
+    )
+    server = HostedMCPTool(
+        tool_config={"type": "mcp", "server_label": "time", "require_approval": "never"}
+    )
+    model = OpenAIResponsesModel(os.environ.get("MODEL", "any"), client)
+    agent = Agent("Clock", tools=[server], model=model)
+    result = await Runner.run(agent, " ".join(sys.argv[1:]) or QUESTION)
+    print(result.final_output)
+
+
+asyncio.run(main())
