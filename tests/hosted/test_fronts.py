@@ -267,6 +267,34 @@ def test_a_declined_call_is_a_refusal_that_the_model_reads(
     assert broken_prefixes(upstream.requests) == []
 
 
+TWO = block("a = check('a1')\nb = check('a2')\nprint('first', a, 'second', b)")
+
+
+@pytest.mark.parametrize("stores", [True, False], ids=["previous_response_id", "items"])
+def test_calls_of_one_message_are_decided_one_after_the_other(
+    start_proxy: Any, upstream: ScriptedUpstream, stores: bool
+) -> None:
+    """The client answers one request; the other comes again, and no call runs twice."""
+    server = HostedFunctions(LOCAL, [CHECK], frozenset({"check"}))
+    client = connect(start_proxy(hosted=server, order="dataflow"))
+    upstream.reply(TWO, "Both.", "Bye.")
+    request: Json = {"model": "m", "tools": [SERVER], "store": stores}
+    items: list[Any] = [{"role": "user", "content": "Go."}]
+    response = client.responses.create(**request, input=items)
+    asked = decisions(response)
+    assert len(asked) == 2
+    for decision in asked:
+        items += [*(item.to_dict() for item in response.output), decision]
+        history: Json = {"input": [decision], "previous_response_id": response.id}
+        response = client.responses.create(**request, **(history if stores else {"input": items}))
+    assert response.output_text == "Both."
+    assert sorted(server.made) == ["check(id='a1')", "check(id='a2')"]
+    assert "second on time" in str(upstream.requests[1]["messages"][-1]["content"])
+    items += [*(item.to_dict() for item in response.output), {"role": "user", "content": "Thanks."}]
+    client.responses.create(**request, input=items)
+    assert broken_prefixes(upstream.requests) == []
+
+
 def test_an_approval_without_a_store_runs_the_call(
     start_proxy: Any, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
