@@ -341,7 +341,7 @@ def test_messages_cannot_ask_so_the_call_is_refused(
 def test_a_background_response_is_stored_replayed_and_compacted(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
-    server = hosted(SEARCH, BOOK, CHECK)
+    server = HostedFunctions(LOCAL, [SEARCH, BOOK, CHECK], always=True)
     client = connect(url := start_proxy(hosted=server))
     upstream.reply(CHAIN, "Booked.", "The user booked a flight.", "Bye.")
     response = client.responses.create(model="m", tools=[SERVER], input="Go.", background=True)
@@ -371,6 +371,18 @@ def test_a_forced_server_is_echoed(start_proxy: Any, upstream: ScriptedUpstream)
     shown = client.responses.retrieve(response.id).to_dict()
     assert (shown["tool_choice"], shown["max_tool_calls"]) == (choice, 3)
     assert "secret" not in json.dumps(shown)
+
+
+def test_a_decision_about_an_unknown_call_names_the_place(start_proxy: Any) -> None:
+    client = connect(start_proxy(hosted=hosted(CHECK)))
+    decision: Any = {
+        "type": "mcp_approval_response",
+        "approval_request_id": "mcpr_0",
+        "approve": True,
+    }
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="m", tools=[SERVER], input=[decision])
+    assert caught.value.param == "input[0].approval_request_id"
 
 
 def test_a_choice_of_an_unknown_server_names_the_place(

@@ -25,11 +25,13 @@ class HostedFunctions:
     functions: Mapping[str, Callable[..., Any]]
     definitions: list[dict[str, Any]]
     needs_approval: frozenset[str] = frozenset()
+    always: bool = False
+    """Offered in every request, as the operator's servers may be."""
     made: list[str] = field(default_factory=list)
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
-        if not any(tool.get("type") == "mcp" for tool in chat.tools or ()):
+        if not self.always and not any(tool.get("type") == "mcp" for tool in chat.tools or ()):
             return HostedTools()
         tools = tuple(self._tool(definition) for definition in self.definitions)
         if "shop" in (chat.listed_servers or {}):
