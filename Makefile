@@ -1,5 +1,5 @@
 # `make` lists the targets. No target asks questions or installs anything twice.
-#   make run ARGS="--port 9000"    passes ARGS to the program that the target runs
+#   make run PORT=9000             serves there; ARGS="..." passes any arguments to the program that the target runs
 #   make test PYTHON=python3.13    creates the virtual environment with this Python (3.11 or newer)
 #   make test TEST_PROCESSES=4     runs the suite in 4 processes; with ARGS it runs in one, for debuggers
 
@@ -43,7 +43,7 @@ ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/framewo
 IMAGE_EXTRAS := redis gateway shared
 
 # The settings of `make run` and `make interpreter`.
-SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(WITH_INTERPRETER) $(ARGS)
+SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(PORT),--port $(PORT)) $(WITH_INTERPRETER) $(ARGS)
 
 # A stamp file's name contains a checksum of its requirements, so a change triggers a new installation.
 stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)

@@ -23,6 +23,12 @@ def base_url(text: str) -> str:
     return _ENDPOINT.sub("", url).rstrip("/")
 
 
+def missing_path(url: str) -> str:
+    """Return a hint if ``url``, a base URL or an endpoint of it, may lack its /v1; or ""."""
+    base = _ENDPOINT.sub("", url).rstrip("/")
+    return "" if urlsplit(base).path else f"did you mean {base}/v1?"
+
+
 def is_loopback(host: str) -> bool:
     """Return True if only this machine can reach ``host``."""
     if host == "localhost":

@@ -59,6 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if flag in argv and argv[0] not in ("explain", "fit", "chat"):
             _help(everything=flag == "--help-all")
             return
+    # Settings may precede the command: --base-url URL upstream. The value of a flag may be a command's name.
+    for place, word in enumerate(argv):
+        if word in COMMANDS and (place == 0 or _are_settings(argv[:place])):
+            argv = [word, *argv[:place], *argv[place + 1 :]]
+            break
     command = COMMANDS.get(argv[0]) if argv else None
     if argv and not command and not argv[0].startswith("-"):
         from emulator.command_line import nearest
@@ -69,6 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(command(argv[1:]) if command else _serve(argv))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _are_settings(arguments: Sequence[str]) -> bool:
+    """Return True if ``arguments`` are flags with their values."""
+    from emulator.command_line import BadFlag, parse
+
+    try:
+        return arguments[0].startswith("-") and parse(arguments) is not None
+    except BadFlag:
+        return False
 
 
 def _help(*, everything: bool) -> None:
@@ -111,14 +126,16 @@ def _mcp(arguments: Sequence[str]) -> int:
 
 
 def _upstream(arguments: Sequence[str]) -> int:
-    """Show the configured upstream. Returns 0, or `NOT_CONFIGURED`."""
+    """Show the configured upstream. Returns 0, 1 if it was asked and none answers, or `NOT_CONFIGURED`."""
     configuration = _configuration([argument for argument in arguments if argument != "--ask"])
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
         from emulator.upstream.reachability import describe_upstreams
 
-        for line in describe_upstreams(configuration.settings):
-            print(line)
+        described = [*describe_upstreams(configuration.settings)]
+        print("\n".join(line for line, _ in described))
+        if configuration.upstream_is_configured and not any(answers for _, answers in described):
+            return 1
     return 0 if configuration.upstream_is_configured else NOT_CONFIGURED
 
 

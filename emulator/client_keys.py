@@ -150,7 +150,7 @@ def read(path: str) -> Mapping[str, Grant]:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise InvalidClientKeys(f"{path} is larger than {_MOST_BYTES} bytes")
-        tables = tomllib.loads(data.decode())
+        tables = tomllib.loads(text := data.decode())
     except OSError as error:
         raise InvalidClientKeys(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -160,21 +160,35 @@ def read(path: str) -> Mapping[str, Grant]:
         raise InvalidClientKeys(f"{path} is not TOML{place}") from None
     grants: dict[str, Grant] = {}
     for name, table in tables.items():
-        grant = _grant(path, name, table)
+        grant = _grant(path, text, name, table)
         if other := grants.get(grant.sha256):
             raise InvalidClientKeys(f"{path}: {other.name!r} and {name!r} have the same key")
         grants[grant.sha256] = grant
     return grants
 
 
-def _grant(path: str, name: str, table: object) -> Grant:
+def _line(text: str, name: str, key: str = "") -> str:
+    """Return ", line 3" for the header of the table ``name``, or for ``key`` in it; "" if not found."""
+    found = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\s*[\"']?([^\"'\]]+?)[\"']?\s*\]", line):
+            if found:
+                break
+            found = f", line {number}" if header[1] == name else ""
+        elif found and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+            return f", line {number}"
+    return found
+
+
+def _grant(path: str, text: str, name: str, table: object) -> Grant:
     if not _NAME.fullmatch(name) or not isinstance(table, dict):
         raise InvalidClientKeys(
-            f"{path}: {name[:80]!r} is not a key: write a table [NAME] with its sha256"
+            f"{path}{_line(text, name)}: {name[:80]!r} is not a key: write a table [NAME] with its sha256"
         )
     try:
         return Grant.model_validate({**table, "name": name})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, (name, *first["loc"])))
-        raise InvalidClientKeys(f"{path}: {place}: {first['msg'].lower()}") from None
+        line = _line(text, name, str(first["loc"][0]) if first["loc"] else "")
+        raise InvalidClientKeys(f"{path}{line}: {place}: {first['msg'].lower()}") from None

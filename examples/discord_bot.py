@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -66,4 +67,8 @@ async def say(channel: discord.abc.Messageable, words: str, files: Files) -> Non
 
 
 if __name__ == "__main__":
-    Bot().run(os.environ["DISCORD_TOKEN"])
+    if not (token := os.environ.get("DISCORD_TOKEN")):
+        sys.exit(
+            "DISCORD_TOKEN is not set: make a bot at https://discord.com/developers/applications"
+        )
+    Bot().run(token)

@@ -73,14 +73,13 @@ def _converse(conversation: ChatSession, url: str) -> None:
 def _send(conversation: ChatSession, words: str) -> bool:
     """Send ``words``. Returns True if an answer arrived. Ctrl-C ends an answer, not the conversation."""
     try:
-        conversation.send(words)
+        return conversation.send(words)
     except openai.APIError as error:
         conversation.screen.warn(error.message)
         return False
     except (KeyboardInterrupt, EOFError):
         conversation.screen.warn("interrupted")
         return False
-    return True
 
 
 def _first_model(client: openai.OpenAI) -> str:

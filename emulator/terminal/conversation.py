@@ -12,13 +12,14 @@ from openai.types.chat import ChatCompletionChunk
 
 from emulator.terminal.screen import Screen
 from emulator.terminal.toolboxes import Definition, Toolbox, ToolboxError
+from emulator.tools.effects import Effect, effect_of
 
 DECLINED = "error: the user declined this call"
 MAX_ROUNDS = 50
 """The maximum number of rounds of calls in one answer; then the user decides what to do."""
 
 Approval = Literal["yes", "no", "always"]
-_ANSWERS: Mapping[str, Approval] = {"": "yes", "y": "yes", "n": "no", "a": "always"}
+_ANSWERS: Mapping[str, Approval] = {"y": "yes", "n": "no", "a": "always"}
 
 
 @dataclass
@@ -47,8 +48,8 @@ class ChatSession:
     def tools(self) -> list[Definition]:
         return self._tools
 
-    def send(self, words: str) -> None:
-        """Send the user's ``words``; return when the model has answered in words.
+    def send(self, words: str) -> bool:
+        """Send the user's ``words``. Returns True after an answer in words, False after `MAX_ROUNDS`.
 
         Raises the SDK's ``APIError``. After an error or an interrupt, the conversation is unchanged.
         """
@@ -59,11 +60,12 @@ class ChatSession:
                 message = self._answer()
                 self.messages.append(message)
                 if not message.get("tool_calls"):
-                    return
+                    return True
                 self.messages += [self._result(call) for call in message["tool_calls"]]
             self.screen.warn(
                 f"No answer after {MAX_ROUNDS} rounds of calls. Write how to continue."
             )
+            return False
         except BaseException:
             del self.messages[before:]
             raise
@@ -121,16 +123,21 @@ class ChatSession:
         else:
             self.screen.call(name, arguments)
             toolbox = self._toolbox_by_name[name]
-            result = toolbox.run(name, arguments) if self._approve(name) else DECLINED
+            approved = self._approve(name, set(arguments))
+            result = toolbox.run(name, arguments) if approved else DECLINED
             self.screen.result(result)
         return {"role": "tool", "tool_call_id": call["id"], "content": result}
 
-    def _approve(self, name: str) -> bool:
+    def _approve(self, name: str, arguments: set[str]) -> bool:
+        """Ask the user. The Enter key alone runs only a tool that reads."""
         if self.approved is None or name in self.approved:
             return True
+        reads = effect_of(name, "", arguments) is Effect.READS
+        question = f"Run it? {'[Y]es, no' if reads else 'yes, [N]o'}, always: "
         answer = None
         while answer is None:
-            answer = _ANSWERS.get(self.screen.ask("Run it? [Y]es, no, always: ").lower()[:1])
+            letter = self.screen.ask(question).lower()[:1]
+            answer = _ANSWERS.get(letter or ("y" if reads else "n"))
         if answer == "always":
             self.approved.add(name)
         return answer != "no"

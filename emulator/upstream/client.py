@@ -21,7 +21,7 @@ import openai
 from openai.types import Model
 from urllib3.exceptions import HTTPError
 
-from emulator import json_codec, traces
+from emulator import addresses, json_codec, traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
@@ -266,7 +266,9 @@ class _Endpoint:
         # A 404 with a code means an unknown model; without a code the URL may lack its /v1.
         may_be_wrong = error.status in _UNREACHED or (error.status in (404, 405) and not error.code)
         if may_be_wrong and self.url not in error.message:
-            return replace(error, message=f"{error.message} ({self.url})")
+            hint = addresses.missing_path(self.url) if error.status == 404 else ""
+            where = f"{self.url}; {hint}" if hint else self.url
+            return replace(error, message=f"{error.message} ({where})")
         return error
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 import structlog
 
+from emulator import addresses
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.failures import without_password
@@ -97,9 +97,9 @@ class Reachability:
                     log.warning("upstream %s refuses the key: %s", url, error.message)
                 return ""
             if error.status < 500:
-                # Some servers have no model list; but a base URL without a path often lacks its /v1.
-                if not urlsplit(url).path:
-                    log.warning("upstream %s has no /models; did you mean %s/v1?", url, url)
+                # Some servers have no model list.
+                if hint := addresses.missing_path(url):
+                    log.warning("upstream %s has no /models; %s", url, hint)
                 return ""
             return error.message
         server = identify_server(url, [model.owned_by for model in models], upstream.at_root)
@@ -114,17 +114,21 @@ class Reachability:
         return ""
 
 
-def describe_upstreams(settings: Settings) -> Iterator[str]:
-    """Yield a line for each upstream: what kind of server it is, or why it does not answer."""
+def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
+    """Yield for each upstream its kind of server, or why it does not answer; and whether it answers."""
     upstreams = Upstreams(settings)
     try:
         reachability = Reachability(upstreams)
         reachability.check()
         for target in upstreams.routes.targets:
             url = without_password(target.settings.base_url)
+            hint = addresses.missing_path(url)
+            hint = f"; {hint}" if hint else ""
             if reason := reachability.problems().get(url):
-                yield f"{url} does not answer: {reason}"
+                yield f"{url} does not answer: {reason}{hint}", False
+            elif server := reachability.servers.get(url):
+                yield f"{url} is {server}", True
             else:
-                yield f"{url} is {reachability.servers.get(url, 'a server of unknown kind')}"
+                yield f"{url} is a server of unknown kind{hint}", True
     finally:
         upstreams.close()

@@ -55,6 +55,12 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
     (
         [],
         {},
+        '[[profiles]]\nname = "mine"\ntemplte = "a"\n',
+        "emulator.toml, line 3: profiles.templte: there is no such setting; did you mean template?",
+    ),
+    (
+        [],
+        {},
         'host = "127.0.0.1"\nbase-url = "http://x/v1"\n',
         "emulator.toml, line 2: base-url: there is no such setting; did you mean base_url?",
     ),

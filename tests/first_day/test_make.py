@@ -23,6 +23,7 @@ EMBEDDED = "No upstream is configured (docs/settings.md), so the proxy uses the 
 STARTED: list[tuple[list[str], dict[str, str], str]] = [
     (["run"], {}, "app.py --local-model"),
     (["run", "ARGS=--port 9000"], {}, "app.py --local-model --port 9000"),
+    (["run", "PORT=8301"], {}, "app.py --local-model --port 8301"),
     (["run"], {"EMULATOR_PORT": "9000"}, "app.py --local-model"),
     (["run", "BASE_URL=http://h/v1"], {}, "app.py --base-url http://h/v1"),
     (["run", "ARGS=--base-url http://h/v1"], {}, "app.py --base-url http://h/v1"),

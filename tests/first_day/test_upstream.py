@@ -65,7 +65,7 @@ def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> No
         assert asked(f"{here}/readyz")[0] == 200
         status, answer = asked(f"{here}/v1/chat/completions", CHAT)
         assert status == 404
-        assert f"({url}/chat/completions)" in answer["error"]["message"]
+        assert f"({url}/chat/completions; did you mean {url}/v1?)" in answer["error"]["message"]
 
 
 def test_an_upstream_that_is_not_there_is_told_by_its_url_and_no_key_of_another_is_sent(

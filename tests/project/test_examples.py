@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import struct
+import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -250,6 +251,18 @@ discord.http.Route.BASE = url + "/api"
 discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(url + "/gateway")
 runpy.run_path(os.environ["BOT"], run_name="__main__")
 """
+
+
+def test_the_discord_bot_without_a_token_says_so() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "DISCORD_TOKEN"}
+    command = [sys.executable, str(EXAMPLES / "discord_bot.py")]
+    ended = subprocess.run(
+        command, env=env, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert (ended.returncode, ended.stderr.splitlines()[-1][:27]) == (
+        1,
+        "DISCORD_TOKEN is not set: m",
+    )
 
 
 def test_the_discord_bot_answers_whom_it_is_meant_to_with_words_and_files(

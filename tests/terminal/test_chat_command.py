@@ -121,6 +121,27 @@ def test_one_question_is_answered_and_ends_the_command(
     assert '"temperature": 12' in results(upstream)
 
 
+def test_a_question_without_an_answer_in_words_is_an_error(
+    proxy: str, upstream: ScriptedUpstream, tools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.default = WEATHER
+    options = ["--url", f"{proxy}/v1", "--yes", "--tools", str(tools)]
+    code, shown = asked(capsys, "Is it cold?", *options)
+    assert (code, "No answer after 50 rounds of calls" in shown) == (1, True)
+
+
+def test_enter_runs_what_reads_and_not_what_acts(
+    proxy: str, upstream: ScriptedUpstream, tools: Path, tmp_path: Path
+) -> None:
+    upstream.reply(MAIL, "Not sent.", WEATHER, "It is 12 degrees.")
+    command = [str(ROOT / "app.py"), "chat", "--url", f"{proxy}/v1", "--tools", str(tools)]
+    typed = ["Mail Eve", "", "London?", "", "/quit"]
+    shown = converse([*command, "--model", "m"], typed, r"(?:> |always: )$", tmp_path)
+    assert shown.index("yes, [N]o, always") < shown.index("[Y]es, no, always")
+    assert "the user declined" in str(upstream.requests[1]["messages"])
+    assert '"temperature": 12' in results(upstream)
+
+
 def test_what_fails_in_a_tool_is_for_the_model_and_cannot_write_to_the_terminal(
     proxy: str, upstream: ScriptedUpstream, tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from emulator.upstream.reachability import describe_upstreams
 from emulator.upstream.routes import Routes
 from emulator.upstream.servers import SERVERS, UNKNOWN, identify_server
 from tests.support.command_line import command_line
+from tests.support.processes import free_port
 from tests.support.serving import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
@@ -88,9 +89,26 @@ def test_the_command_names_the_kind_of_server(root: Root, tmp_path: Path) -> Non
     ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
     assert ended.out.splitlines() == [f"{url} (--base-url)", known]
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "somebody"}]}}
-    assert [*describe_upstreams(Settings(base_url=url))] == [f"{url} is a server of unknown kind"]
-    [gone] = describe_upstreams(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
-    assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ")
+    unknown = f"{url} is a server of unknown kind"
+    assert [*describe_upstreams(Settings(base_url=url))] == [(unknown, True)]
+    [(gone, answers)] = describe_upstreams(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
+    assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ") and not answers
+
+
+def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack(
+    root: Root, tmp_path: Path
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    for order in (
+        ["--base-url", nowhere, "upstream", "--ask"],
+        ["upstream", "--ask", "--base-url", nowhere],
+    ):
+        ended = command_line(*order, home=tmp_path)
+        assert (ended.code, ended.out.count("does not answer")) == (1, 1)
+        assert ended.out.endswith(f"; did you mean {nowhere}/v1?\n")
+    root.answers = {}
+    ended = command_line("upstream", "--ask", "--base-url", root.url, home=tmp_path)
+    assert (ended.code, f"did you mean {root.url}/v1?" in ended.out) == (0, True)
 
 
 def test_readiness_names_the_kinds_of_servers(root: Root) -> None:

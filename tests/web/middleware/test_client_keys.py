@@ -381,6 +381,16 @@ def test_what_is_wrong_with_a_file_is_told_without_its_values(
     assert "secret" not in str(raised.value)
 
 
+def test_what_is_wrong_with_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text(entry("alice", "k") + entry("bob", "l") + "tokens_per_day = -1\n")
+    with pytest.raises(InvalidClientKeys, match=r"keys\.toml, line 5: bob\.tokens_per_day: "):
+        read(str(path))
+    path.write_text(entry("alice", "k") + "\n[bob]\nmodels = []\n")
+    with pytest.raises(InvalidClientKeys, match=r"keys\.toml, line 4: bob\.sha256: field required"):
+        read(str(path))
+
+
 def test_a_new_key_is_shown_once_and_its_table_holds_only_its_hash(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
