@@ -20,6 +20,7 @@ from tests.support import mcp_servers
 from tests.support.mcp_faults import PNG, PRICE
 from tests.support.processes import wait_until
 from tests.support.scripted import ScriptedUpstream
+from tests.support.serving import serve
 
 NAMED: dict[str, Any] = {"type": "mcp", "server_label": "shop"}
 
@@ -362,3 +363,24 @@ def test_a_program_calls_a_server_that_the_operator_names(
     calls = [line for line in (tmp_path / "log").read_text().splitlines() if line != "list"]
     assert calls == ["price {'article': 'tea'}", "order {'text': 'tea'}"]
     assert "2.2" in str(upstream.requests[1]["messages"])
+
+
+def test_a_redirect_to_another_host_is_not_followed(servers: Callable[..., MCPServers]) -> None:
+    asked: list[str] = []
+
+    def other(environ: Any, start_response: Any) -> list[bytes]:
+        asked.append(environ["PATH_INFO"])
+        start_response("404 Not Found", [])
+        return []
+
+    with serve(other) as elsewhere:
+
+        def redirecting(environ: Any, start_response: Any) -> list[bytes]:
+            start_response("307 Temporary Redirect", [("Location", f"{elsewhere}/mcp")])
+            return []
+
+        with serve(redirecting) as url, pytest.raises(FailedDependency) as refused:
+            item = URL | {"server_url": f"{url}/mcp"}
+            servers(mcp_hosts=(url.removeprefix("http://"),)).resolve(chat(item), "")
+    assert f"Redirect to {elsewhere}/mcp not followed" in refused.value.message
+    assert asked == []
