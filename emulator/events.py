@@ -16,7 +16,7 @@ from emulator import json_codec
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 ToolKind = Literal["function", "custom"]
-HostedKind = Literal["mcp", "web_search", "shell"]
+HostedKind = Literal["mcp", "web_search", "shell", "tool_search"]
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 DELTA_CHARS = 256

@@ -210,6 +210,12 @@ class Settings(BaseSettings):
         le=10_000,
         description="maximum number of calls that the proxy runs in one answer",
     )
+    tool_tokens: int | None = Field(
+        None,
+        ge=0,
+        description="longest description of the tools in a prompt, in tokens: beyond it, the model searches "
+        "tools; 0: no limit; default: a quarter of the context, if the upstream says its length",
+    )
     mcp: Annotated[dict[MCPLabel, MCPServerRow], NoDecode, BeforeValidator(read_servers)] = Field(
         {},
         description="an MCP server whose tools the proxy runs: NAME=COMMAND or NAME=URL; may be repeated",

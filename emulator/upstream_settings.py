@@ -118,6 +118,8 @@ class ProfileRow(_TableRow):
     grammar: Grammar | None = None
     tools: Tools | None = None
     """Takes precedence over the setting ``tools``."""
+    tool_tokens: int | None = Field(None, ge=0)
+    """Takes precedence over the setting ``tool_tokens``."""
     template: str | None = None
     """A Jinja file that replaces prompts/tools.jinja."""
     chat_template: str | None = None

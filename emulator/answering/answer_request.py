@@ -16,6 +16,7 @@ from emulator.answering.call_policy import (
     offered_tools,
     unsupported_types,
 )
+from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.profiles import Profile, profile_of
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
@@ -50,6 +51,8 @@ class AnswerRequest:
     """Types of hosted tools that nobody can run here. The model does not see them."""
     hosted: HostedTools = NO_HOSTED_TOOLS
     """The tools that the proxy runs itself; they are part of the toolset."""
+    deferred: DeferredTools | None = None
+    """The tools that the prompt only lists."""
     client_messages: Sequence[Message] = ()
     """The history as the client sent it, without the hosted calls that were inserted."""
     asks_approval: bool = False
@@ -92,7 +95,10 @@ class AnswerRequest:
     def continued(self, messages: Sequence[Message]) -> AnswerRequest:
         """The request after a hosted call and its result, which end ``messages``. A required call is made."""
         later = self.with_messages([*self.chat.messages, *messages])
-        if not self.call_policy.required:
+        calls = [call.function for message in messages for call in message.tool_calls or ()]
+        search = self.deferred.search if self.deferred else None
+        has_searched_only = all(call is not None and call.name == search for call in calls)
+        if not self.call_policy.required or has_searched_only:
             return later
         choice = self.chat.tool_choice
         allowed = choice.allowed_tools if isinstance(choice, ToolChoice) else None
@@ -129,6 +135,7 @@ def read_request(
     interpreter_by_default: bool = False,
     order: Order | None = None,
     hosted: HostedTools = NO_HOSTED_TOOLS,
+    deferred: DeferredTools | None = None,
 ) -> AnswerRequest:
     """Parse ``chat``, which offers the ``hosted`` tools as functions. Raises `BadRequest` naming the place.
 
@@ -153,6 +160,7 @@ def read_request(
         relayed=False,
         unsupported_tools=tuple(t for t in unsupported_types(chat) if t not in hosted.types),
         hosted=hosted,
+        deferred=deferred,
     )
     return replace(request, relayed=request.is_relayed_by(route))
 

@@ -64,6 +64,7 @@ def first_turn(
             engines=engines,
             sandbox=session.describe_sandbox() if session else None,
             constrained=schema is not None,
+            deferred=request.deferred,
         )
     if schema is not None:
         fields |= constraint(profile.grammar, schema)

@@ -17,6 +17,7 @@ import structlog
 from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
+from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
 from emulator.answering.hosted_history import HostedHistory
@@ -85,14 +86,16 @@ class Pipeline:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         client_messages = chat.messages
-        chat, hosted = self._with_hosted_tools(chat, client)
+        route = route.with_profile(self.profile) if self.profile else route
+        chat, hosted, deferred = self._with_hosted_tools(chat, client, route)
         request = read_request(
             chat,
             client,
-            route.with_profile(self.profile) if self.profile else route,
+            route,
             interpreter_by_default=interpreter_by_default,
             order=order,
             hosted=hosted,
+            deferred=deferred,
         )
         request = replace(request, client_messages=client_messages, asks_approval=asks_approval)
         if self.store is None and request.order == "auto":
@@ -111,22 +114,25 @@ class Pipeline:
         )
 
     def _with_hosted_tools(
-        self, chat: ChatCompletionRequest, client: str
-    ) -> tuple[ChatCompletionRequest, HostedTools]:
+        self, chat: ChatCompletionRequest, client: str, route: Route
+    ) -> tuple[ChatCompletionRequest, HostedTools, DeferredTools | None]:
         """Add the hosted tools, and the hosted calls that the history lacks."""
-        if self.hosted is None or chat.is_legacy:
-            return chat, NO_HOSTED_TOOLS
-        hosted = self.hosted.resolve(chat, client)
+        if chat.is_legacy:
+            return chat, NO_HOSTED_TOOLS, None
+        hosted = self.hosted.resolve(chat, client) if self.hosted else NO_HOSTED_TOOLS
         if hosted.tools and (chat.n or 1) > 1:
             if any(is_hosted(tool, hosted) for tool in chat.tools or ()):
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
-            return chat, NO_HOSTED_TOOLS
+            return chat, NO_HOSTED_TOOLS, None
         chat, hosted = offer_hosted_tools(chat, hosted)
+        deferred = None
+        if (chat.n or 1) == 1:
+            chat, hosted, deferred = defer_tools(chat, hosted, tool_tokens(route))
         if hosted.tools or hosted.listings:
             history = HostedHistory(self.store, client, chat.model, chat.messages)
             messages = with_offered_names(history.restored(), hosted)
             chat = chat.model_copy(update={"messages": messages})
-        return chat, hosted
+        return chat, hosted, deferred
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.
@@ -256,10 +262,11 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
         request.route.target.name,
         request.profile.name,
     )
-    toolset = request.toolset
+    toolset, deferred = request.toolset, request.deferred
     trace.tools = toolset.wire_names
+    trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
-    trace.stubs = lambda: toolset.stubs
+    trace.stubs = lambda: deferred.stubs(toolset) if deferred else toolset.stubs
 
 
 def _is_output(event: AnswerEvent) -> bool:

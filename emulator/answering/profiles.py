@@ -42,6 +42,8 @@ class Profile:
     """How the upstream accepts a JSON Schema of the reply."""
     tools: Tools | None = None
     """Who calls the tools, instead of the setting ``tools``."""
+    tool_tokens: int | None = None
+    """Instead of the setting ``tool_tokens``."""
     template: str = ""
     """An operator's Jinja file that replaces prompts/tools.jinja."""
     chat_template: str = ""
@@ -173,6 +175,7 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "stop": row.stop,
         "grammar": row.grammar,
         "tools": row.tools,
+        "tool_tokens": row.tool_tokens,
         "template": row.template,
         "chat_template": row.chat_template,
     }

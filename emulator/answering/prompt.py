@@ -15,6 +15,7 @@ from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.custom_template import render_custom
+from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import Profile
@@ -60,19 +61,22 @@ def instruct(
     engines: Collection[str] = ("monty", "kernel"),
     sandbox: SandboxDescription | None = None,
     constrained: bool = False,
+    deferred: DeferredTools | None = None,
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
     the history, ``habit`` the dialect of the model's calls, ``engines`` the names of the engines that run
     programs, ``sandbox`` describes the interpreter, if there is one. ``constrained``: the reply will be a
-    JSON object of words or calls.
+    JSON object of words or calls. ``deferred`` tools are only listed.
     """
     instructions = answer_format
+    shown = deferred.shown(toolset) if deferred else toolset
+    stubs = deferred.stubs(toolset) if deferred else toolset.stubs
     if sandbox is not None:
         instructions = render(
             "interpreter.jinja",
-            stubs=toolset.stubs if toolset.tools else "",
+            stubs=stubs if toolset.tools else "",
             choice=str(choice),
             libraries=", ".join(f"{name} {v}" for name, v in sandbox.libraries.items()),
             files=sandbox.files,
@@ -81,11 +85,12 @@ def instruct(
         )
     elif toolset.tools:
         instructions = _instructions(
-            toolset,
+            shown,
             profile,
+            deferred.listing if deferred else "",
             constrained=constrained,
-            stubs=toolset.stubs,
-            example=example(toolset, programs=choice.programs),
+            stubs=stubs,
+            example=example(shown, programs=choice.programs),
             several=len(toolset.tools) > 1 or any(tool.arguments for tool in toolset.tools),
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
@@ -102,13 +107,13 @@ def instruct(
 
 
 def _instructions(
-    toolset: Toolset, profile: Profile, *, constrained: bool, **values: str | bool
+    toolset: Toolset, profile: Profile, listing: str, *, constrained: bool, **values: str | bool
 ) -> str:
     if profile.template:
         return render_custom(profile.template, **values)
     if profile.chat_template and not constrained:
         with suppress(NoTools):  # it was checked at start, but not with these tools
-            tools = tools_prompt(profile.chat_template, toolset)
+            tools = joined(tools_prompt(profile.chat_template, toolset), listing)
             return render("model_tools.jinja", tools=tools, **values)
     return _tools_prompt(constrained=constrained, **values)
 

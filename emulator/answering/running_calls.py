@@ -50,8 +50,8 @@ class RunningCalls:
         """Run a call as soon as there is a place, or report its ``known`` result."""
         if known is not None:
             self.results[call.id] = known
-            yield _started(tool, call, approval_id)
-            yield HostedCallFinished(call.id, known.content, known.is_error)
+            yield from _started(tool, call, approval_id)
+            yield from _finished(tool, call.id, known)
         elif len(self._running) < MAX_CONCURRENT:
             yield from self._start(tool, call, approval_id)
         else:
@@ -74,10 +74,11 @@ class RunningCalls:
                 self.cancel()
                 late = HostedResult("The call did not end before the answer's deadline.", True)
                 for tool, call, approval_id in self._waiting:
-                    yield _started(tool, call, approval_id)
-                for key in [*self._running, *(call.id for _, call, _ in self._waiting)]:
+                    yield from _started(tool, call, approval_id)
+                running = [(key, one.tool) for key, one in self._running.items()]
+                for key, tool in [*running, *((call.id, tool) for tool, call, _ in self._waiting)]:
                     self.results[key] = late
-                    yield HostedCallFinished(key, late.content, late.is_error)
+                    yield from _finished(tool, key, late)
                 self._running.clear()
                 self._waiting.clear()
             else:
@@ -92,7 +93,7 @@ class RunningCalls:
     def _start(
         self, tool: HostedTool, call: ToolCall, approval_id: str | None
     ) -> Iterator[AnswerEvent]:
-        yield _started(tool, call, approval_id)
+        yield from _started(tool, call, approval_id)
         trace = traces.current.get()
         future = tool.start(call.arguments)
         self._running[call.id] = _Running(tool, future, trace.now() if trace else 0.0)
@@ -113,12 +114,20 @@ class RunningCalls:
         traces.record_span(f"{tool.kind} {tool.server}.{tool.name}"[:100], began)
         self._history.save_result(key, result)
         self.results[key] = result
-        yield HostedCallFinished(key, result.content, result.is_error)
+        yield from _finished(tool, key, result)
         if self._waiting:
             yield from self._start(*self._waiting.popleft())
 
 
-def _started(tool: HostedTool, call: ToolCall, approval_id: str | None) -> HostedCallStarted:
-    return HostedCallStarted(
-        call.id, tool.kind, tool.server, tool.name, call.arguments, approval_id
-    )
+def _started(
+    tool: HostedTool, call: ToolCall, approval_id: str | None
+) -> Iterator[HostedCallStarted]:
+    if not tool.is_hidden:
+        yield HostedCallStarted(
+            call.id, tool.kind, tool.server, tool.name, call.arguments, approval_id
+        )
+
+
+def _finished(tool: HostedTool, key: str, result: HostedResult) -> Iterator[HostedCallFinished]:
+    if not tool.is_hidden:
+        yield HostedCallFinished(key, result.content, result.is_error)

@@ -38,6 +38,8 @@ class HostedTool:
     has a result with ``is_error``. Cancelling the future cancels the call at its server."""
     needs_approval: bool = False
     """The client decides about each call before it runs."""
+    is_hidden: bool = False
+    """The client knows nothing of the tool: no front shows its calls."""
 
     @property
     def function_name(self) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import operator
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -19,6 +21,7 @@ from emulator.tools import binding, codegen, constructors, names, stubs
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.schema import SchemaError, guard, kind_of
 from emulator.tools.schema_models import Catalog, SchemaModel
+from emulator.tools.search import ToolIndex
 from emulator.tools.tool import Tool
 from emulator.tools.tool_items import read_item
 from emulator.tools.type_trees import annotation
@@ -28,6 +31,8 @@ __all__ = ["BindError", "Problem", "SchemaError", "Tool", "Toolset"]
 MAX_TOOLS = 512
 MAX_CACHED = 128
 MAX_SIGNATURES = 400_000
+
+_IDENTIFIER = re.compile(r"\w+")
 
 #: Prefixes that models remember from other systems.
 _PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
@@ -64,6 +69,25 @@ class Toolset:
         """What a model reads: Pydantic models, then function stubs. No imports."""
         parts = [codegen.source(self.models), *map(_stub, self.tools)]
         return stubs.escape_fences("\n\n".join(part.strip("\n") + "\n" for part in parts if part))
+
+    def subset(self, tools: Iterable[Tool]) -> Toolset:
+        """The toolset with only these of its tools, in their order, and the models that they use."""
+        chosen = set(map(operator.attrgetter("name"), tools))
+        kept = tuple(tool for tool in self.tools if tool.name in chosen)
+        texts = [tool.return_type.annotation for tool in kept]
+        texts += [argument.annotation for tool in kept for argument in tool.arguments]
+        used: set[str] = set()
+        by_name = {model.name: model for model in self.models}
+        while texts:
+            named = by_name.keys() & set(_IDENTIFIER.findall(texts.pop())) - used
+            used |= named
+            texts += [part.annotation for name in named for part in by_name[name].fields]
+        return Toolset(kept, tuple(model for model in self.models if model.name in used))
+
+    @cached_property
+    def index(self) -> ToolIndex:
+        """Finds tools by words."""
+        return ToolIndex(self.tools)
 
     @cached_property
     def preamble(self) -> str:
@@ -104,6 +128,10 @@ class Toolset:
                 if len(owners) == 1:
                     found.setdefault(written, owners[0])
         return found
+
+    def named(self, written: str) -> Tool | None:
+        """Return the tool whose wire or Python name is `written`, or nearly so."""
+        return self._by_spelling.get(written)
 
     def find(self, written: str) -> Tool | None:
         """Return the tool that `written` means: its wire or Python name, or either after

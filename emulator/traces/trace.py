@@ -169,6 +169,8 @@ class Trace:
     stubs: Callable[[], str] = str
     """Returns the offered tools as the model saw them."""
     tools: tuple[str, ...] = ()
+    deferred: int = 0
+    """How many of them the prompt only lists."""
     container: str = ""
 
     turns: list[Turn] = field(default_factory=list)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _MAX_MODELS = 10_000
 _MAX_CHARACTERS = 200
+_MAX_LENGTH = 10**9
+_LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""Fields of the model lists of vLLM and SGLang, of OpenRouter and Together, of Groq, and of Mistral."""
 
 
 def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, str]:
@@ -33,6 +36,22 @@ def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -
             model = _member(_member(row, "litellm_params"), "model")
             words.get(str(_member(row, "model_name")), []).extend(_name(model))
     return {model: " ".join(found) for model, found in words.items() if found}
+
+
+def context_lengths(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, int]:
+    """Return the context's length in tokens of each of ``models`` whose server says it, by the model's id."""
+    rows = [model.to_dict(warnings=False) for model in islice(models, _MAX_MODELS)]
+    lengths = {str(row.get("id")): [row.get(field) for field in _LENGTHS] for row in rows}
+    if server.name == "llama.cpp" and len(lengths) == 1:
+        [own] = lengths.values()
+        own.append(_member(_member(get("/props"), "default_generation_settings"), "n_ctx"))
+    known = (
+        (model, length)
+        for model, found in lengths.items()
+        for length in found
+        if isinstance(length, int) and 0 < length < _MAX_LENGTH
+    )
+    return dict(known)
 
 
 def _listed(row: Mapping[str, Any]) -> Iterator[str]:

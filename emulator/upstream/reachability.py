@@ -16,7 +16,7 @@ from emulator import addresses
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.failures import without_password
-from emulator.upstream.model_descriptions import describe_models
+from emulator.upstream.model_descriptions import context_lengths, describe_models
 from emulator.upstream.routes import Target
 from emulator.upstream.servers import UNKNOWN, ServerKind, identify_server
 from emulator.upstream.upstreams import Upstreams
@@ -109,6 +109,8 @@ class Reachability:
             self.servers = {**self.servers, url: server}
         described = describe_models(models, server, upstream.at_root)
         self._upstreams.routes.descriptions[target.name] = described
+        lengths = context_lengths(models, server, upstream.at_root)
+        self._upstreams.routes.context_lengths[target.name] = lengths
         if models and not self._model:
             self._model = target.client_name(str(models[0].id or ""))
         return ""

@@ -49,6 +49,8 @@ class Route:
     """The clients' name for the model, with aliases resolved."""
     description: str = ""
     """What the server says about the model (`model_descriptions`); "" until it was asked."""
+    context_length: int = 0
+    """The model's context in tokens, as the server says; 0 if unknown."""
 
     @property
     def settings(self) -> Settings:
@@ -66,6 +68,8 @@ class Routes:
         self._aliases = settings.aliases
         self.descriptions: dict[str, Mapping[str, str]] = {}
         """Name of a target -> model -> description, once its server was asked."""
+        self.context_lengths: dict[str, Mapping[str, int]] = {}
+        """Name of a target -> model -> tokens."""
         only_row = UpstreamRow.model_construct(base_url=settings.base_url)
         self.targets = tuple(
             Target(row.display_name, settings.model_copy(update=row.overrides()), row)
@@ -86,7 +90,8 @@ class Routes:
             if target.serves(client_model):
                 name = target.upstream_name(client_model)
                 description = self.descriptions.get(target.name, {}).get(name, "")
-                return Route(target, name, client_model, description)
+                length = self.context_lengths.get(target.name, {}).get(name, 0)
+                return Route(target, name, client_model, description, length)
         raise NotFound(
             f"No upstream is configured for the model {model!r}.", "model", "model_not_found"
         )

@@ -50,7 +50,10 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     fields = {name: value for name, value in sent.items() if name not in withheld}
     if chat.tools is not None:  # hosted tools cannot run here
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
-        fields["tools"] = [_plain(tool, request) for tool in supported]
+        tools = [_plain(tool, request) for tool in supported]
+        if request.deferred:
+            tools = [*request.deferred.native_tools(tools, request.toolset, chat.messages)]
+        fields["tools"] = tools
     messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 

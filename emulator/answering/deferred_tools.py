@@ -1,0 +1,269 @@
+"""Show a model some of many tools; the others are listed, and a search function shows how to call them.
+
+Every tool can be called all the time: only the prompt changes. What it shows depends on the tools and on
+the conversation's beginning, so the prompt of a turn starts with the one before. What the search finds is a
+call's result, at the end. Knows nothing of fronts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+import structlog
+
+from emulator.answering.call_policy import offered_tools
+from emulator.answering.hosted_offer import offer_hosted_tools
+from emulator.answering.profiles import profile_of
+from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools
+from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
+from emulator.tools.stubs import escape_fences
+from emulator.tools.tool import Tool
+from emulator.tools.toolset import Toolset
+from emulator.upstream.routes import Route
+
+log = structlog.get_logger()
+
+MAX_SHOWN = 20
+"""Tools in the prompt, of those that the request's words find."""
+MAX_FOUND = 5
+"""Tools that a search finds by words, besides those that it names."""
+_MAX_NAMED = 10
+_MAX_RESULT = 20_000
+"""Characters of a search's result, after the first tool."""
+_CHARACTERS = 4
+"""In a token, about (`usage_counter.estimate_tokens`)."""
+_MAX_LINE = 80
+_NAMES = re.compile(r"[\w.:/-]+")
+_STUB = re.compile(r"^def (\w+)\(", re.MULTILINE)
+
+_FUNCTION: Mapping[str, Any] = {
+    "name": "search_tools",
+    "description": "Find further functions, and return how to call them. Call it before a function"
+    " that is not shown.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "What the function should do, or names of functions.",
+            }
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    "annotations": {"readOnlyHint": True},
+}
+
+
+@dataclass(frozen=True)
+class DeferredTools:
+    """The tools of a request that its prompt only lists."""
+
+    names: frozenset[str]
+    """Their names on the wire."""
+    search: str
+    """The name of the search function."""
+    listing: str = field(repr=False)
+    """Their names, for the model: in several lines."""
+
+    def shown(self, toolset: Toolset) -> Toolset:
+        """The part of a request's toolset that its prompt shows in full."""
+        return toolset.subset(tool for tool in toolset.tools if tool.name not in self.names)
+
+    def stubs(self, toolset: Toolset) -> str:
+        """What the model reads of the toolset."""
+        lines = (f"# {line}\n" for line in self.listing.splitlines())
+        return f"{self.shown(toolset).stubs}\n{escape_fences(''.join(lines))}"
+
+    def native_tools(
+        self, tools: Sequence[Mapping[str, Any]], toolset: Toolset, messages: Sequence[Message]
+    ) -> Iterator[Mapping[str, Any]]:
+        """The definitions for an upstream that calls tools itself: of those shown and those found."""
+        searches = {
+            call.id
+            for message in messages
+            for call in message.tool_calls or ()
+            if call.function and call.function.name == self.search
+        }
+        texts = [m.text for m in messages if m.role == "tool" and m.tool_call_id in searches]
+        found = {
+            tool.name
+            for text in texts
+            for name in _STUB.findall(text)
+            if (tool := toolset.find(name))
+        }
+        for definition in tools:
+            function = definition.get("function")
+            name = function.get("name") if isinstance(function, Mapping) else None
+            if name == self.search and isinstance(function, Mapping):
+                described = f"{function['description']}\n\n{self.listing}"
+                yield {**definition, "function": {**function, "description": described}}
+            elif name not in self.names - found:
+                yield definition
+
+
+def tool_tokens(route: Route) -> int:
+    """The longest stubs that a prompt shows to the route's model, in tokens; 0: no limit."""
+    profile = profile_of(route.settings, route.model, route.description)
+    for limit in (0 if profile.few_shot else None, profile.tool_tokens, route.settings.tool_tokens):
+        if limit is not None:
+            return limit
+    return route.context_length // 4
+
+
+def defer_tools(
+    chat: ChatCompletionRequest, hosted: HostedTools, limit: int
+) -> tuple[ChatCompletionRequest, HostedTools, DeferredTools | None]:
+    """Defer tools if the stubs of the request's tools are longer than ``limit`` tokens.
+
+    Returns the request and its hosted tools with the search function. Raises `BadRequest`.
+    """
+    if not limit:
+        return chat, hosted, None
+    toolset, policy = offered_tools(chat)
+    tokens = len(toolset.stubs) // _CHARACTERS
+    if policy.name is not None or len(toolset.tools) < 2 or tokens <= limit:
+        return chat, hosted, None
+    shown = _best(toolset, _beginning(chat.messages), limit * _CHARACTERS // 2)
+    deferred = [tool for tool in toolset.tools if tool.name not in shown]
+    remaining = limit * _CHARACTERS - len(
+        toolset.subset(t for t in toolset.tools if t.name in shown).stubs
+    )
+    chat, own = offer_hosted_tools(chat, HostedTools((search_tool(toolset),), types=frozenset()))
+    [search] = own.tools
+    chat = _with_allowed(chat, search)
+    heading = (
+        f"{len(deferred)} more functions; {search.function_name}(query=...) shows how to call them:"
+    )
+    found = DeferredTools(
+        frozenset(tool.name for tool in deferred),
+        search.function_name,
+        f"{heading}\n{_listing(deferred, remaining)}",
+    )
+    log.info(
+        "tools deferred",
+        tools=len(toolset.tools),
+        deferred=len(deferred),
+        tokens=tokens,
+        limit=limit,
+    )
+    return chat, replace(hosted, tools=(*hosted.tools, search)), found
+
+
+def search_tool(toolset: Toolset) -> HostedTool:
+    """A function that finds tools of ``toolset`` and returns their stubs."""
+
+    def start(arguments: dict[str, Any]) -> Future[HostedResult]:
+        future: Future[HostedResult] = Future()
+        future.set_result(HostedResult(_search(toolset, arguments["query"])))
+        return future
+
+    definition = {"type": "function", "function": _FUNCTION}
+    return HostedTool(definition, "tool_search", "", "search_tools", start, is_hidden=True)
+
+
+def find(toolset: Toolset, query: str) -> list[Tool]:
+    """The tools that ``query`` names, then those that share its words."""
+    named = (toolset.named(word) for word in _NAMES.findall(query[:4_000]))
+    chosen = {tool.name: tool for tool in named if tool is not None}
+    ranked = toolset.index.rank(query)[:MAX_FOUND]
+    return [
+        *(
+            {t.name: t for t in [*chosen.values()][:_MAX_NAMED]} | {t.name: t for t in ranked}
+        ).values()
+    ]
+
+
+def _search(toolset: Toolset, query: str) -> str:
+    found = find(toolset, query)
+    if not found:
+        offered = [tool.python_name for tool in toolset.tools]
+        near = difflib.get_close_matches(query[:80], offered, n=3) or offered[:20]
+        names = ", ".join(near)
+        return f"No function matches {query[:200]!r}. Search by other words or by names, such as {names}."
+    while len(stubs := toolset.subset(found).stubs) > _MAX_RESULT and len(found) > 1:
+        found.pop()
+    return f"These functions can be called now:\n\n{stubs}"
+
+
+def _beginning(messages: Sequence[Message]) -> str:
+    """The user's words before the first answer: the same in all turns of a conversation."""
+    first = takewhile(lambda message: message.role != "assistant", messages)
+    return "\n".join(message.text for message in first if message.role == "user")
+
+
+def _best(toolset: Toolset, request: str, limit: int) -> set[str]:
+    """The names of the best matches for a request, whose stubs have at most ``limit`` characters together."""
+    chosen: set[str] = set()
+    for tool in toolset.index.rank(request)[:MAX_SHOWN]:
+        length = len(toolset.subset([tool]).stubs)
+        if length <= limit:
+            chosen.add(tool.name)
+            limit -= length
+    return chosen
+
+
+def _listing(tools: Sequence[Tool], limit: int) -> str:
+    """At most ``limit`` characters: tools with descriptions, or only names, or only groups."""
+    forms = (form(tools) for form in (_lines, _groups, _counts))
+    *_, last = listings = list(forms)
+    return next((text for text in listings if len(text) <= limit), last[:limit])
+
+
+def _lines(tools: Sequence[Tool]) -> str:
+    """One line for each tool: its name and the beginning of its description."""
+    return "\n".join(f"- {tool.python_name}: {_first_line(tool)}".rstrip(": ") for tool in tools)
+
+
+def _groups(tools: Sequence[Tool]) -> str:
+    """One line for each namespace, with the names of its tools."""
+    return "\n".join(
+        f"- {', '.join(tool.python_name for tool in members)}"
+        for members in _by_group(tools).values()
+    )
+
+
+def _counts(tools: Sequence[Tool]) -> str:
+    """One line for each namespace, with the number of its tools, the largest first."""
+    groups = sorted(_by_group(tools).items(), key=lambda group: -len(group[1]))
+    return "\n".join(
+        f"- {len(members)} {name and f'of {name}'}: {members[0].python_name}, ..."
+        for name, members in groups
+    )
+
+
+def _by_group(tools: Sequence[Tool]) -> dict[str, list[Tool]]:
+    groups: dict[str, list[Tool]] = {}
+    for tool in tools:
+        name = next(
+            (tool.name.rpartition(mark)[0] for mark in (".", "__", "/", ":") if mark in tool.name),
+            "",
+        )
+        groups.setdefault(name, []).append(tool)
+    return groups
+
+
+def _first_line(tool: Tool) -> str:
+    words = "".join(c if c.isprintable() else " " for c in tool.description[:400]).split()
+    line = " ".join(words)
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 3]}..."
+
+
+def _with_allowed(chat: ChatCompletionRequest, search: HostedTool) -> ChatCompletionRequest:
+    """Allow the search function together with the functions that ``tool_choice`` allows."""
+    choice = chat.tool_choice
+    if not isinstance(choice, ToolChoice) or choice.allowed_tools is None:
+        return chat
+    entry = {"type": "function", "function": {"name": search.function_name}}
+    allowed = choice.allowed_tools.model_copy(
+        update={"tools": [*choice.allowed_tools.tools, entry]}
+    )
+    return chat.model_copy(
+        update={"tool_choice": choice.model_copy(update={"allowed_tools": allowed})}
+    )
