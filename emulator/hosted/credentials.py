@@ -15,11 +15,11 @@ HIDDEN = "<redacted>"
 
 def without_credentials(server: dict[str, Any]) -> dict[str, Any]:
     """Return an item of type ``mcp``, or one of ``mcp_servers`` (Messages), without what may be secret."""
-    kept = {name: value for name, value in server.items() if name not in _SECRET}
+    shown = {name: value for name, value in server.items() if name not in _SECRET}
     for name in ("server_url", "url"):
-        if isinstance(url := kept.get(name), str):
-            kept[name] = _origin(url)
-    return kept
+        if isinstance(url := shown.get(name), str):
+            shown[name] = _origin(url)
+    return shown
 
 
 _SECRET = ("authorization", "authorization_token", "headers")

@@ -41,7 +41,7 @@ class MCPServers:
         servers = offered_servers(chat.tools or [], self._settings, client)
         own = {server.label for server in servers if server.own_list}
         in_history = {n: t for n, t in (chat.listed_servers or {}).items() if n not in own}
-        asked = {
+        futures = {
             server.label: self._sessions.tools(server.address, client)
             for server in servers
             if server.label not in in_history and not self._is_skipped(server)
@@ -50,14 +50,14 @@ class MCPServers:
         listings: list[ServerListing] = []
 
         def cancel() -> None:
-            for future in asked.values():
+            for future in futures.values():
                 future.cancel()
 
         with stop_on_disconnect(cancel):
             for server in servers:
                 if server.label in in_history:
                     listing = Listing(in_history[server.label])
-                elif (listed := self._listed(server, asked.get(server.label))) is not None:
+                elif (listed := self._listed(server, futures.get(server.label))) is not None:
                     listing = listed
                     listings.append(_shown(server, listing))
                 else:

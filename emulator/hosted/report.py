@@ -41,12 +41,12 @@ class ServerReport:
         """The tools as Python, with everything else in comments."""
         server, listing = self.server, self.listing
         tools = [tool for tool in listing.tools if server.allows(tool["name"], hints(tool))]
-        asked = [tool["name"] for tool in tools if server.asks(tool["name"], hints(tool))]
+        approved_first = [tool["name"] for tool in tools if server.asks(tool["name"], hints(tool))]
         comments = [f"{server.label} ({server.address}): {self.error or f'{len(tools)} tools'}"]
         if hidden := len(listing.tools) - len(tools):
             comments.append(f"{hidden} tools are not in allowed_tools")
-        if asked:
-            comments.append(f"wait for approval: {', '.join(asked)}")
+        if approved_first:
+            comments.append(f"wait for approval: {', '.join(approved_first)}")
         heading = "\n".join(f"# {line}" for line in [*comments, *listing.problems])
         stubs = Toolset.parse([function(tool) for tool in tools]).stubs
         return f"{heading}\n\n{stubs}" if tools else f"{heading}\n"

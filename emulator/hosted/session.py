@@ -14,7 +14,7 @@ Everything that a server sends is bounded here: the size of a reply, the time of
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import httpx2
 import structlog
-from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
@@ -32,6 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
 from emulator.hosted.credentials import HIDDEN
 from emulator.hosted.listing import Listing
+from emulator.hosted.transport import MAX_REPLY_BYTES, BoundedBody, watched
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -47,7 +47,6 @@ LIST_AGE_SECONDS = 300
 IDLE_SECONDS = 300
 CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
-MAX_REPLY_BYTES = 4 * 2**20
 MAX_LISTED = 1000
 _MAX_DETAIL = 500
 
@@ -186,8 +185,9 @@ class ServerSession:
                 command=address.command, args=list(address.args), env=dict(address.env)
             )
             transport = stdio_client(parameters, errlog=stderr)
-        watched = _watched(transport, self._note_end)
-        client = Client(watched, message_handler=self._note_change, cache=None)
+        client = Client(
+            watched(transport, self._note_end), message_handler=self._note_change, cache=None
+        )
         await stack.enter_async_context(client)
         tools = client.server_capabilities.tools
         if (
@@ -218,7 +218,7 @@ class ServerSession:
         if "text/event-stream" not in response.headers.get("content-type", ""):
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(stream)
+            response.stream = BoundedBody(stream)
 
     def _refusal(self) -> ServerRefused | None:
         if self._status not in (401, 403):
@@ -255,48 +255,6 @@ class ServerSession:
         for _, value in (*self._address.headers, *self._address.env):
             text = text.replace(value.removeprefix("Bearer ") or HIDDEN, HIDDEN)
         return text[:_MAX_DETAIL]
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    """A body that raises an error, which the SDK reports, when it is larger than `MAX_REPLY_BYTES`."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > MAX_REPLY_BYTES:
-                raise httpx2.StreamError(f"larger than {MAX_REPLY_BYTES} bytes")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Watched(ObjectReceiveStream[Any]):
-    """A transport's incoming messages; ``on_end`` is called when the transport has ended."""
-
-    def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
-        self._stream = stream
-        self._on_end = on_end
-
-    async def receive(self) -> Any:
-        try:
-            return await self._stream.receive()
-        except anyio.EndOfStream:
-            self._on_end()
-            raise
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-@asynccontextmanager
-async def _watched(transport: Any, on_end: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
-    async with transport as (incoming, outgoing):
-        yield _Watched(incoming, on_end), outgoing
 
 
 def _listed(tool: Tool) -> dict[str, Any]:
