@@ -29,6 +29,7 @@ from pydantic_settings import (
 from emulator import addresses, settings_sources
 from emulator.mcp_settings import MCPServerRow, read_servers
 from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamRow
+from emulator.web_search_settings import WebSearchTable
 
 Order = Literal["auto", "dataflow", "strict"]
 """Which calls of a program are sent in one message (`emulator.programs.order`)."""
@@ -293,6 +294,10 @@ class Settings(BaseSettings):
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
     )
 
+    web_search: WebSearchTable | None = Field(
+        None, description="the provider of web searches, a table (docs/mcp.md)"
+    )
+
     store: str = Field(
         "~/.local/state/tool-use-api-emulator/programs.sqlite",
         description="where programs and responses are stored: a file, :memory:, or redis://host "
@@ -390,6 +395,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "files_index is set, so files_dir must be a folder or object store that all replicas share, "
                 "not :temporary:"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _search_server_exists(self) -> Self:
+        tool = self.web_search.mcp_tool if self.web_search else None
+        if tool is not None and tool[0] not in self.mcp:
+            raise ValueError(
+                f"web_search.provider names the MCP server {tool[0]}: add [mcp.{tool[0]}]"
             )
         return self
 

@@ -54,6 +54,15 @@ def with_offered_names(messages: Sequence[Message], hosted: HostedTools) -> list
     ]
 
 
+def with_notice(messages: Sequence[Message], notice: str) -> list[Message]:
+    """The messages with ``notice`` at the end of the system message; one is added if there is none."""
+    first, *others = messages
+    if first.role != "system" or isinstance(first.content, list):
+        return [Message(role="system", content=notice), *messages]
+    content = f"{first.text}\n\n{notice}".strip()
+    return [first.model_copy(update={"content": content}), *others]
+
+
 def _renamed(call: HistoryCall, names: Mapping[tuple[str, str], str]) -> HistoryCall:
     if call.function is None or call.server_label is None:
         return call

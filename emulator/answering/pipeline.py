@@ -21,7 +21,12 @@ from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_t
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
 from emulator.answering.hosted_history import HostedHistory
-from emulator.answering.hosted_offer import is_hosted, offer_hosted_tools, with_offered_names
+from emulator.answering.hosted_offer import (
+    is_hosted,
+    offer_hosted_tools,
+    with_notice,
+    with_offered_names,
+)
 from emulator.answering.interpreter_session import InterpreterSession, open_session
 from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
@@ -131,6 +136,9 @@ class Pipeline:
         if hosted.tools or hosted.listings:
             history = HostedHistory(self.store, client, chat.model, chat.messages)
             messages = with_offered_names(history.restored(), hosted)
+            chat = chat.model_copy(update={"messages": messages})
+        if hosted.notice:
+            messages = with_notice(chat.messages, hosted.notice)
             chat = chat.model_copy(update={"messages": messages})
         return chat, hosted, deferred
 

@@ -39,6 +39,7 @@ from emulator.events import (
     serialize_arguments,
     with_call_deltas,
 )
+from emulator.hosted.search_results import read_pages
 from emulator.upstream.context_errors import CONTEXT_CODE
 
 Json = dict[str, Any]
@@ -81,6 +82,8 @@ class MessageWriter:
         self._hosted_calls: dict[str, HostedCallFinished | None] = {}
         """Call id -> its result, of the hosted calls whose result block is not written yet, in their order:
         so the next request has the results in the order of the calls."""
+        self._searches: set[str] = set()
+        """The ids of the calls that are web searches."""
         self._container = ""
         self._message: Json = {
             "id": new_id("msg_"),
@@ -149,11 +152,17 @@ class MessageWriter:
             case ToolsListed(error=None) if self._shows_lists:
                 tools = [dict(tool) for tool in event.tools]
                 yield from self._whole(LISTING, mcp_server_name=event.server, tools=tools)
-            case HostedCallStarted(key, name=name, server=server):
+            case HostedCallStarted(key, kind, server, name):
                 self._hosted_calls[key] = None
                 yield from self._close()
-                place = {"id": hosted_block_id(key), "name": name, "server_name": server}
-                yield from self._begin("mcp_tool_use", **place, input={})
+                if kind == "web_search":
+                    self._searches.add(key)
+                    yield from self._begin(
+                        "server_tool_use", id=search_id(key), name=kind, input={}
+                    )
+                else:
+                    place = {"id": hosted_block_id(key), "name": name, "server_name": server}
+                    yield from self._begin("mcp_tool_use", **place, input={})
                 for piece in pieces(serialize_arguments(event.arguments, "function")):
                     yield self._delta("input_json_delta", partial_json=piece)
                 yield from self._close()
@@ -213,6 +222,11 @@ class MessageWriter:
         """The results that are known, up to the first that is not."""
         while (key := next(iter(self._hosted_calls), "")) and (result := self._hosted_calls[key]):
             del self._hosted_calls[key]
+            if key in self._searches:
+                found = _found_pages(result)
+                kind = "web_search_tool_result"
+                yield from self._whole(kind, tool_use_id=search_id(key), content=found)
+                continue
             content = result.content
             texts = [content] if isinstance(content, str) else [_part_text(one) for one in content]
             yield from self._whole(
@@ -288,6 +302,27 @@ def _close(block: Json, texts: list[str]) -> None:
             block["content"] = text
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             block["input"] = json_codec.loads(text or "{}")
+
+
+def search_id(call_id: str) -> str:
+    """The id of the ``server_tool_use`` block of a web search."""
+    return "srvtoolu_" + call_id.removeprefix("call_")
+
+
+def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
+    """The pages; a client gets no text of them, as at Anthropic, where it is encrypted."""
+    if result.is_error:
+        return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    return [
+        {
+            "type": "web_search_result",
+            "url": page.url,
+            "title": page.title or page.url,
+            "encrypted_content": "",
+            "page_age": None,
+        }
+        for page in read_pages(result.content)
+    ]
 
 
 def _part_text(part: Json) -> str:

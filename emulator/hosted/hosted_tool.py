@@ -67,6 +67,8 @@ class HostedTools:
     """The servers that were asked for this request: not those whose list is in the request's history."""
     types: frozenset[str] = frozenset({"mcp"})
     """The types of items in the request's ``tools`` that the proxy runs itself."""
+    notice: str = ""
+    """What the model must know of tools that the request asks for and nobody runs."""
 
     def find(self, function_name: str) -> HostedTool | None:
         return next((tool for tool in self.tools if tool.function_name == function_name), None)

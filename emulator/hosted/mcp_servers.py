@@ -28,9 +28,9 @@ RETRY_SECONDS = 30
 class MCPServers:
     """Finds the tools of the servers in the settings and in requests. Safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sessions: Sessions | None = None) -> None:
         self._settings = settings
-        self._sessions = Sessions()
+        self._sessions = sessions or Sessions()
         self._failed_at: dict[str, float] = {}
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:

@@ -1,14 +1,16 @@
-"""Find where an answer names files that its code wrote: ``container_file_citation`` annotations."""
+"""Find where an answer names files that its code wrote (``container_file_citation`` annotations), or pages
+that a web search found (``url_citation``)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from emulator.events import CreatedFile
+from emulator.hosted.search_results import FoundPage
 from emulator.responses.items import Json
 
 # A reply may repeat a name endlessly.
@@ -38,6 +40,26 @@ def citation(file: CreatedFile, start: int, end: int) -> Json:
         "start_index": start,
         "end_index": end,
     }
+
+
+def url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:
+    """The annotations of the pages, by URL, that ``text`` names; a Markdown link counts as a whole."""
+    return [
+        {
+            "type": "url_citation",
+            "url": url,
+            "title": page.title or url,
+            "start_index": found.start(),
+            "end_index": found.end(),
+        }
+        for url, page in pages.items()
+        for found in islice(_links(url, text), MAX_PLACES)
+    ]
+
+
+def _links(url: str, text: str) -> Iterator[re.Match[str]]:
+    address = re.escape(url)
+    return re.finditer(rf"\[[^\[\]\n]{{0,300}}\]\({address}\)|{address}(?![\w/?&=#%-])", text)
 
 
 def _mentions(path: str, text: str) -> Iterator[re.Match[str]]:

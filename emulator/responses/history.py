@@ -32,7 +32,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
                 if isinstance(content, str) and isinstance(before, _BEFORE_BREAK):
                     # The writer inserted this separator; the model did not write it.
                     content = content.removeprefix(items_module.MESSAGE_BREAK)
-                chat.messages.append(Message(role=role, content=content))
+                chat.add_message(Message(role=role, content=content))
             case items_module.FunctionCallItem(call_id=key, server=server):
                 name = qualified(item.namespace, item.name)
                 function = FunctionCall(name=name, arguments=item.arguments)
@@ -66,6 +66,18 @@ class _Chat:
         self._hosted_calls: set[str] = set()
         self._results: dict[str, int] = {}
         """Call id -> the place of its result, or of the client's decision about it."""
+
+    def add_message(self, message: Message) -> None:
+        """Add a message; the rest of an answer, which the writer separated from its start by a web search
+        that the model's history does not show, joins that start."""
+        last = self.messages[-1] if self.messages else None
+        is_rest = message.role == "assistant" and message.text.startswith(
+            items_module.MESSAGE_BREAK
+        )
+        if is_rest and last and last.role == "assistant" and not last.tool_calls:
+            self._change(-1, content=f"{last.text}{message.text}")
+        else:
+            self.messages.append(message)
 
     def add_call(self, call: HistoryCall) -> None:
         """Add a call to the message that holds the other calls of its answer.

@@ -16,8 +16,8 @@ from emulator.errors import BadRequest
 
 Json: TypeAlias = dict[str, Any]
 
-CALL, APPROVAL = "mcp_", "mcpr_"
-"""The prefixes of the ids of calls and of approval requests."""
+CALL, APPROVAL, SEARCH = "mcp_", "mcpr_", "ws_"
+"""The prefixes of the ids of calls, of approval requests and of web searches."""
 _CALL_ID = "call_"
 
 CONVERTED = ("mcp_call", "mcp_approval_request")

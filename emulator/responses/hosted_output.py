@@ -14,7 +14,8 @@ from emulator.events import (
     pieces,
     serialize_arguments,
 )
-from emulator.responses.hosted_items import APPROVAL, CALL, item_id, text_of
+from emulator.hosted.search_results import FoundPage, read_pages
+from emulator.responses.hosted_items import APPROVAL, CALL, SEARCH, item_id, text_of
 from emulator.responses.items import Json
 from emulator.responses.output import Events, ItemWriter
 
@@ -76,6 +77,31 @@ class HostedCallWriter(ItemWriter):
         status = "failed" if result.is_error else "completed"
         yield self._event(f"mcp_call.{status}")
         yield self._done(status=status, **changes)
+
+
+class WebSearchWriter(ItemWriter):
+    """Writes a web search. Other items may start and end between `start` and `close`."""
+
+    def __init__(self, index: int, call: HostedCallStarted) -> None:
+        query = call.arguments.get("query", "")
+        self._action: Json = {"type": "search", "query": query, "queries": [query]}
+        item = {"id": item_id(SEARCH, call.id), "type": "web_search_call", "status": "in_progress"}
+        super().__init__(index, {**item, "action": self._action})
+
+    def start(self) -> Events:
+        yield from super().start()
+        yield self._event("web_search_call.in_progress")
+        yield self._event("web_search_call.searching")
+
+    def close(self, result: HostedCallFinished) -> Events:
+        yield self._event("web_search_call.completed")
+        sources = [{"type": "url", "url": page.url} for page in found_pages(result)]
+        status = "failed" if result.is_error else "completed"
+        yield self._done(status=status, action={**self._action, "sources": sources})
+
+
+def found_pages(result: HostedCallFinished) -> list[FoundPage]:
+    return [] if result.is_error else read_pages(result.content)
 
 
 def _function(call: HostedCallStarted | ApprovalRequested) -> Json:

@@ -6,6 +6,7 @@ skipped. The items come from other servers' answers, so every field may be missi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,9 @@ Json: TypeAlias = dict[str, Any]
 
 ConvertedCall: TypeAlias = tuple[str, Mapping[str, Any], str | None]
 """A call's name and arguments, and its result if the item has one."""
+
+
+_OWN_SEARCH = re.compile(r"ws_[0-9a-f]{24}")
 
 
 def _local_shell(item: Json) -> ConvertedCall:
@@ -38,6 +42,8 @@ def _computer(item: Json) -> ConvertedCall:
 
 
 def _web_search(item: Json) -> ConvertedCall | None:
+    if _OWN_SEARCH.fullmatch(str(item.get("id"))):
+        return None  # the call and its result are in the stored history
     action = _object(item, "action")
     kind = action.pop("type", "search")
     sources = [

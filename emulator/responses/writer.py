@@ -35,11 +35,14 @@ from emulator.events import (
     Usage,
     with_call_deltas,
 )
+from emulator.hosted.search_results import FoundPage
 from emulator.responses import citations
 from emulator.responses.hosted_output import (
     ApprovalRequestWriter,
     HostedCallWriter,
     ListedToolsWriter,
+    WebSearchWriter,
+    found_pages,
 )
 from emulator.responses.items import MESSAGE_BREAK, SEPARATING, Json
 from emulator.responses.output import (
@@ -82,8 +85,10 @@ class ResponseWriter:
         self._finished_items: dict[int, Json] = {}
         """Output index -> item."""
         self._open: _OpenItem | None = None
-        self._running: dict[str, HostedCallWriter] = {}
+        self._running: dict[str, HostedCallWriter | WebSearchWriter] = {}
         """Call id -> the item of a hosted call that runs."""
+        self._pages: dict[str, FoundPage] = {}
+        """What web searches have found, by URL."""
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
 
@@ -174,13 +179,19 @@ class ResponseWriter:
         self, event: ToolsListed | HostedCallStarted | HostedCallFinished | ApprovalRequested
     ) -> Events:
         if isinstance(event, HostedCallFinished):
-            yield from self._running.pop(event.id).close(event)
+            writer = self._running.pop(event.id)
+            if isinstance(writer, WebSearchWriter):
+                self._pages |= {page.url: page for page in found_pages(event)}
+            yield from writer.close(event)
             return
         if not isinstance(self._open, CodeCallWriter):  # a cell waits for the call
             yield from self._close()
         match event:
             case ToolsListed():
                 yield from ListedToolsWriter(self._items, event).all_events()
+            case HostedCallStarted(key, kind="web_search"):
+                self._running[key] = WebSearchWriter(self._items, event)
+                yield from self._running[key].start()
             case HostedCallStarted(key):
                 self._running[key] = HostedCallWriter(self._items, event)
                 yield from self._running[key].start()
@@ -256,7 +267,8 @@ class ResponseWriter:
         if last:
             places += [(file, len(text), len(text)) for file in self._uncited.values()]
             self._uncited.clear()
-        return [citations.citation(*place) for place in places]
+        pages = citations.url_citations(text, self._pages)
+        return [*(citations.citation(*place) for place in places), *pages]
 
     def _finished(self, reason: FinishReason, usage: Usage) -> Json:
         incomplete = _INCOMPLETE.get(reason)

@@ -81,6 +81,6 @@ def _choices(schema: Schema) -> str:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The words of a text; ``getUserName`` and ``get_user_name`` have the same."""
+    """The words of a text; a name in camel case or with underscores has several."""
     for word in _WORD.findall(text):
         yield from _PARTS.split(word)

@@ -20,7 +20,7 @@ from emulator.anthropic.threads import Threads
 from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.hosted.hosted_tool import ToolResolver
-from emulator.hosted.mcp_servers import MCPServers
+from emulator.hosted.room import HostedRoom
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
@@ -133,7 +133,7 @@ def open_services(
         key_values = stores.key_values
         interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)
         if hosted is None:
-            hosted = MCPServers(settings)
+            hosted = HostedRoom(settings)
             opening.callback(hosted.close)
         pipeline = Pipeline(
             settings=settings,

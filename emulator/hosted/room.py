@@ -1,0 +1,34 @@
+"""All tools that the proxy runs: those of MCP servers and the web search."""
+
+from __future__ import annotations
+
+from emulator.hosted.hosted_tool import HostedTools
+from emulator.hosted.mcp_servers import MCPServers
+from emulator.hosted.sessions import Sessions
+from emulator.hosted.web_search import WebSearch
+from emulator.protocol import ChatCompletionRequest
+from emulator.settings import Settings
+
+
+class HostedRoom:
+    """Resolves the hosted tools of requests. Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._sessions = Sessions()
+        self._servers = MCPServers(settings, self._sessions)
+        self._search = WebSearch(settings, self._sessions)
+
+    def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
+        """Raises `BadRequest` naming the place, `FailedDependency` for a server that cannot be listed."""
+        search = self._search.resolve(chat, client)
+        servers = self._servers.resolve(chat, client)
+        return HostedTools(
+            (*servers.tools, *search.tools),
+            servers.listings,
+            servers.types | search.types,
+            search.notice,
+        )
+
+    def close(self) -> None:
+        self._search.close()
+        self._sessions.close()
