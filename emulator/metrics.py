@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from itertools import islice
 
 from prometheus_client import (
     REGISTRY,
@@ -50,7 +52,7 @@ ANSWER_SECONDS = Histogram(
 TOKENS = Counter(
     "emulator_tokens",
     "Tokens of all model turns, reported or estimated; in: prompts, out: replies",
-    ["direction"],
+    ["direction", "model", "client"],
 )
 TOKENS_SAVED = Counter(
     "emulator_tokens_saved", "Estimated prompt tokens that resumed programs avoided"
@@ -105,6 +107,20 @@ HOSTED_CALLS = Counter(
     ["kind", "outcome"],
 )
 CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])
+
+
+_MAX_MODELS = 1000
+_listed_models: set[str] = set()
+
+
+def add_models(names: Iterable[str]) -> None:
+    """Make labels of the models that an upstream lists."""
+    _listed_models.update(islice(names, max(0, _MAX_MODELS - len(_listed_models))))
+
+
+def model_label(name: str) -> str:
+    """Return ``name`` if an upstream lists this model, else "other": a client may write any name."""
+    return name if name in _listed_models else "other"
 
 
 def page() -> bytes:

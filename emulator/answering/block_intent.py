@@ -49,9 +49,9 @@ class IntentJudge:
 
     def before(self, block: DraftBlock) -> Intent:
         """Judge from the words before a block and its text so far."""
-        if self._is_shown_code(block):
+        if self._shown_code_rule(block):
             return Intent.SHOWN
-        code = self._doubt(block)
+        code = Intent.DOUBTFUL if self._doubt(block) else Intent.MEANT
         words = block.intent_before
         # After code that is shown, more code is likely to be shown: a file, then how to run it.
         shown = self._shown or "```" in block.before
@@ -69,6 +69,17 @@ class IntentJudge:
         before = self.before(block)
         return max(before, self._bounded(intent_after(after, acts=self.acts(block.tools))))
 
+    def rule(self, block: DraftBlock) -> str:
+        """Return why a block that was judged does not run, for the inspector."""
+        if rule := self._shown_code_rule(block) or self._doubt(block):
+            return rule
+        before = block.intent_before
+        if before is None and block.before.strip() and self.request.asks_for_code:
+            return "the user asks for code"
+        if (before is None or before is Intent.DOUBTFUL) and (self._shown or "```" in block.before):
+            return "it follows code that is shown"
+        return "the words before it" if before else "the words after it"
+
     def remember_shown(self, block: DraftBlock) -> None:
         """Later blocks may use what a shown block defines."""
         self._shown = True
@@ -80,19 +91,24 @@ class IntentJudge:
             intent = min(intent, Intent.DOUBTFUL)
         return Intent.MEANT if self.confirmed and intent is Intent.DOUBTFUL else intent
 
-    def _is_shown_code(self, block: DraftBlock) -> bool:
+    def _shown_code_rule(self, block: DraftBlock) -> str:
         own = block.own_names
-        return (
-            block.has_blank
-            or block.is_session
-            or (own is not None and own.shadows_tool)
-            or not self._defined.isdisjoint(block.tools)
-        )
+        if block.has_blank:
+            return "an argument is a blank to fill in"
+        if block.is_session:
+            return "it shows an interactive session"
+        if own is not None and own.shadows_tool:
+            return "it defines a function with a tool's name"
+        return "" if self._defined.isdisjoint(block.tools) else "shown code defines its functions"
 
-    def _doubt(self, block: DraftBlock) -> Intent:
+    def _doubt(self, block: DraftBlock) -> str:
         own, request = block.own_names, self.request
-        doubtful = _FOREIGN_LABEL.match(block.pieces[0]) or request.forbids_calls
-        if own is not None:
-            script = own.is_script or (own.has_definitions and request.asks_for_script)
-            doubtful = doubtful or script or own.repeats_stub
-        return Intent.DOUBTFUL if doubtful else Intent.MEANT
+        if _FOREIGN_LABEL.match(block.pieces[0]):
+            return "its label names another language"
+        if request.forbids_calls:
+            return "the user asks for no calls"
+        if own is None:
+            return ""
+        if own.is_script or (own.has_definitions and request.asks_for_script):
+            return "it is a script"
+        return "it declares an offered function again" if own.repeats_stub else ""

@@ -31,7 +31,7 @@ from emulator.answering.early_call import EarlyCall
 from emulator.answering.intent import Intent
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.quotations import Quotations
-from emulator.answering.recording import record_block, record_run
+from emulator.answering.recording import record_block, record_run, record_shown
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ArgumentsDelta, CallStarted, ToolCall, call_id
@@ -265,6 +265,7 @@ class ProgramDraft:
         doubtful = intent is Intent.DOUBTFUL and self._judge.acts(block.tools)
         if (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
             self.truncated_block = ""
+            record_shown(self._judge.rule(block))
             self._judge.remember_shown(block)
             self._shown_after_calls |= block.has_run
             if doubtful:

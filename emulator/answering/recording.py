@@ -40,6 +40,12 @@ def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[s
             turn.lines[key] = line
 
 
+def record_shown(rule: str) -> None:
+    """Record why a block that calls tools is shown to the user instead of run."""
+    if (turn := traces.current_turn()) is not None:
+        turn.shown_rule = rule
+
+
 def record_cell(code: str) -> None:
     if (turn := traces.current_turn()) is not None:
         turn.cell = code

@@ -10,8 +10,8 @@ recorded, and clients are named by a digest.
 
 A finished `Trace` shows the request (``client``, ``model``, ``upstream``, ``profile``), how it ended
 (``state``, ``status``, ``error``, ``finish_reason``), what it cost (``turns``, ``repairs``, ``calls``,
-``turns_saved``, ``usage``, ``seconds``), and when each step happened: `timeline` returns these as `Span`s for
-OpenTelemetry. All times are seconds since ``began``, which is Unix time.
+``turns_saved``, ``tokens_in``, ``tokens_out``, ``seconds``), and when each step happened: `timeline` returns
+these as `Span`s for OpenTelemetry. All times are seconds since ``began``, which is Unix time.
 
 The store has each trace as text (`transfer`), so that its size is known and that it can be in another
 process: several workers send theirs to the keeper, which has the store of all. Readers get pages of

@@ -12,10 +12,10 @@ from emulator.events import (
     AnswerEvent,
     CodeFinished,
     Finish,
+    HostedCallStarted,
     RelayedChunk,
     ToolCall,
     UpstreamAccepted,
-    Usage,
 )
 from emulator.traces.trace import Trace
 
@@ -53,11 +53,12 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             trace.call_count += 1
             if len(trace.calls) < _MAX_STORED:
                 trace.calls.append(event)
+        case HostedCallStarted():
+            trace.call_count += 1
         case CodeFinished():
             if len(trace.cells) < _MAX_STORED:
                 trace.cells.append(event)
         case Finish():
-            _add_usage(trace, event.usage)
             trace.finish_reason = event.reason
             return
     if trace.first_output is None:
@@ -76,14 +77,3 @@ def _record_chunk(trace: Trace, chunk: dict[str, Any]) -> None:
                     trace.first_call = trace.now()
                 # Only the first piece of a call has its id.
                 trace.call_count += bool(piece.get("id"))
-    if usage := chunk.get("usage"):
-        counts = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
-        _add_usage(trace, Usage(*counts))
-
-
-def _add_usage(trace: Trace, usage: Usage) -> None:
-    trace.usage = Usage(
-        trace.usage.prompt_tokens + usage.prompt_tokens,
-        trace.usage.completion_tokens + usage.completion_tokens,
-        usage.details or trace.usage.details,
-    )

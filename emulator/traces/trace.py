@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from emulator.errors import ClientDisconnected
-from emulator.events import CodeFinished, ToolCall, Usage
+from emulator.events import CodeFinished, ToolCall
 
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer consists of calls; ``left``: the client disconnected first."""
@@ -114,6 +114,8 @@ class Turn:
     """Id of a call -> its line in ``program``."""
     cell: str = ""
     """Code for the interpreter."""
+    shown_rule: str = ""
+    """Why a block that calls tools was shown to the user instead of run."""
     verdict: str = ""
     """``answered``, ``ran`` (a cell), or why the reply was unusable: ``invalid``, ``required``, ..."""
     diagnostics: str = ""
@@ -179,7 +181,7 @@ class Trace:
     calls: list[ToolCall] = field(default_factory=list)
     """The calls that were sent to the client, except an upstream's own, which are in its chunks."""
     call_count: int = 0
-    """The number of all calls that were sent, including an upstream's own."""
+    """The number of all calls that were made, including an upstream's own and those of hosted tools."""
     cell: str = ""
     """Code that the client sent to a container itself."""
     cells: list[CodeFinished] = field(default_factory=list)
@@ -189,7 +191,6 @@ class Trace:
     """When the first call was sent."""
     times: list[tuple[str, float, float]] = field(default_factory=list)
     """Other steps that took time: name, begin, end."""
-    usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
     error: str = ""
     code: str = ""
@@ -214,8 +215,17 @@ class Trace:
 
     @property
     def repairs(self) -> int:
-        """The number of unusable replies."""
-        return sum(turn.is_unusable for turn in self.turns)
+        """How often the model was asked again because of an unusable reply."""
+        return sum(turn.is_unusable for turn in self.turns[:-1])
+
+    @property
+    def tokens_in(self) -> int:
+        """Tokens of the prompts of all turns."""
+        return sum(turn.prompt_tokens for turn in self.turns)
+
+    @property
+    def tokens_out(self) -> int:
+        return sum(turn.completion_tokens for turn in self.turns)
 
     @property
     def raw_bytes(self) -> int:

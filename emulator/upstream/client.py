@@ -21,7 +21,7 @@ import openai
 from openai.types import Model
 from urllib3.exceptions import HTTPError
 
-from emulator import addresses, json_codec, traces
+from emulator import addresses, json_codec, metrics, traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
@@ -133,7 +133,9 @@ class OpenAIUpstream:
         endpoint = _Endpoint(f"{self._url}/models", key or self._key)
         listing = self._get_json(endpoint, f"{endpoint.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
-        return [Model.model_construct(**row) for row in rows or () if isinstance(row, dict)]
+        models = [Model.model_construct(**row) for row in rows or () if isinstance(row, dict)]
+        metrics.add_models(str(model.id)[:100] for model in models)
+        return models
 
     def at_root(self, path: str) -> object:
         """See `Upstream.at_root`."""

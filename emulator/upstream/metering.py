@@ -51,8 +51,9 @@ def open_metered(
         turn.ended = trace.now()
         turn.error = received.error.message if received.error else ""
         turn.prompt_tokens, turn.completion_tokens = _tokens(messages, received)
-        metrics.TOKENS.labels("in").inc(turn.prompt_tokens)
-        metrics.TOKENS.labels("out").inc(turn.completion_tokens)
+        model = metrics.model_label(str(fields.get("model") or ""))
+        metrics.TOKENS.labels("in", model, trace.client_name).inc(turn.prompt_tokens)
+        metrics.TOKENS.labels("out", model, trace.client_name).inc(turn.completion_tokens)
         if spend is not None:
             spend(turn.prompt_tokens + turn.completion_tokens)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
-from emulator.events import Image
 from emulator.interpreter.pending_cell import ApprovalDecision
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
@@ -19,7 +16,6 @@ from emulator.web.routes.executions import MAX_CODE
 from emulator.web.routes.replies import json_reply
 from emulator.web.routes.uploads import content_reply
 
-PICTURES = ("image/png", "image/jpeg", "image/svg+xml")
 _MAX_CONTAINERS = 100
 """The newest are shown."""
 _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg")
@@ -57,7 +53,7 @@ def add_containers(
         return pages.page(
             "container.html", viewer=viewer(), here="containers", container=container,
             files=containers.files(container_id) if running else (), picture_suffixes=_PICTURE_SUFFIXES,
-            traces=[*filter(None, traces)], picture=_picture,
+            traces=[*filter(None, traces)],
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>/files/<file_id>")
@@ -80,10 +76,3 @@ def add_containers(
         decision = ApprovalDecision(verb == "approve", form.code, form.reason)
         interpreter.decide(container.id, execution_id, decision)
         return json_reply({"status": f"{verb}d"})
-
-
-def _picture(output: object) -> str:
-    """Return a displayed picture as a data URL, or "" for any other output."""
-    if not isinstance(output, Image) or output.media_type not in PICTURES:
-        return ""
-    return f"data:{output.media_type};base64,{base64.b64encode(output.data).decode()}"

@@ -38,7 +38,8 @@ class Playground:
         try:
             answer = PATHS[path].ask(replace(self.responses, pipeline=pipeline), body, client)
         except EmulatorError as error:
-            failure, answer = error, AnswerView(error=error.message)
+            field = f"{error.param}: " if error.param else ""
+            failure, answer = error, AnswerView(error=field + error.message)
         finally:
             traces.current.reset(token)
         if trace is not None:

@@ -12,7 +12,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.explain import explain, read_tools
-from emulator.protocol import parse_body
+from emulator.protocol import ChatCompletionRequest, parse_body
 from emulator.responses.tools import nested
 from emulator.settings import BUILT_IN_PROFILES, Settings
 from emulator.traces import TraceReader
@@ -96,7 +96,7 @@ def add_playground(
         chosen = settings
         if form.profile:
             chosen = settings.model_copy(update={"profile": _check_profile(form.profile, profiles)})
-        chat = read_tools(form.tools.encode())
+        chat = _read_tools(form.tools)
         explanation = explain(chosen, chat, form.reply or None, pipeline.engines)
         return pages.page("_explanation.html", explanation=explanation)
 
@@ -106,6 +106,8 @@ def add_playground(
         if form.path not in PATHS:
             raise BadRequest(f"{form.path!r} is not one of {', '.join(PATHS)}.", "path")
         profile = _check_profile(form.profile, profiles)
+        if not (form.body or form.model):
+            form.model = "".join(_models(pipeline, viewer().sends_as)[:1])
         answer = playground.send(form.path, _body(form), viewer().sends_as, profile)
         return pages.page(
             "_answer.html", answer=answer, path=form.path, profile=form.profile,
@@ -125,9 +127,14 @@ def _body(form: SendForm) -> dict[str, Any]:
             if name.startswith(_RESULT)
         }
         return PATHS[form.path].add_results(body, results)
-    tools = read_tools(form.tools.encode()).tools or []
+    tools = _read_tools(form.tools).tools or []
     messages = [{"role": "user", "content": form.question}]
     return {"model": form.model, "messages": messages, **({"tools": tools} if tools else {})}
+
+
+def _read_tools(text: str) -> ChatCompletionRequest:
+    _json(text, "The field Tools")
+    return read_tools(text.encode())
 
 
 def _tools_of(body: bytes) -> str:

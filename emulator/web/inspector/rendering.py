@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import time
@@ -14,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from emulator.errors import NotFound
+from emulator.events import Image
 from emulator.settings import Settings
 from emulator.web.inspector.redaction import redactor
 
@@ -34,6 +36,7 @@ _STATIC = {
     "inspector.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
+_PICTURES = ("image/png", "image/jpeg", "image/svg+xml")
 MAX_CHARS = 200_000
 """Longest text on a page."""
 
@@ -59,7 +62,7 @@ class Pages:
         folder = files("emulator.web.inspector") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
         version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
-        self._environment.globals["version"] = version
+        self._environment.globals |= {"version": version, "picture": _picture}
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._environment.get_template(template).render(**values)
@@ -87,6 +90,13 @@ def pretty(value: Any) -> str:
         return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     except (ValueError, RecursionError):
         return repr(value)
+
+
+def _picture(output: object) -> str:
+    """Return a displayed picture as a data URL, or "" for any other output."""
+    if not isinstance(output, Image) or output.media_type not in _PICTURES:
+        return ""
+    return f"data:{output.media_type};base64,{base64.b64encode(output.data).decode()}"
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from emulator.json_codec import NotJSON, loads
-from emulator.traces import Trace, Turn, timeline
+from emulator.traces import Span, Trace, Turn, timeline
 from emulator.traces.trace import WireLog
 from emulator.web.inspector.program_view import ProgramView, program_view
 from emulator.web.inspector.prompt_view import DiffLine, PromptView, diff, prompt_view
@@ -92,6 +92,8 @@ def repairs(trace: Trace) -> Iterator[RepairView]:
 
 def waterfall(trace: Trace) -> list[TimelineBar]:
     spans = timeline(trace)
+    if trace.turns:
+        spans.insert(1, Span("before the model", 0.0, trace.turns[0].began))
     whole = max(spans[0].ended, 1e-6)
     return [
         TimelineBar(

@@ -72,5 +72,7 @@ def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:
         if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles", "mcp"):
             continue
         text = without_password(value) if name.endswith("url") else str(value)
+        if isinstance(value, tuple | list | dict):
+            text = ", ".join(map(str, value))
         rows.append((name, text, value != field.default))
     return rows

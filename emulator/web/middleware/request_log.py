@@ -85,8 +85,8 @@ def log_answer(trace: Trace) -> None:
         "repairs": trace.repairs,
         "turns": len(trace.turns),
         "turns_saved": trace.turns_saved,
-        "tokens_in": sum(turn.prompt_tokens for turn in trace.turns),
-        "tokens_out": sum(turn.completion_tokens for turn in trace.turns),
+        "tokens_in": trace.tokens_in,
+        "tokens_out": trace.tokens_out,
         "code": trace.code,
     }
     if trace.mode == "passed" or trace.cell:

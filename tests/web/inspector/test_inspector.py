@@ -317,3 +317,67 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
     assert proxy.get("/inspector/static/..%2Fapp.py")[0] in (401, 404)
     for path in ("/", "/?fragment=1", "/inspector/requests/req_0"):
         assert proxy.get(path)[0] == 401
+
+
+ACTS: Any = {**GET_WEATHER, "function": {**GET_WEATHER["function"], "name": "set_weather"}}
+WRONG = '```python\nget_weather(town="Oslo")\n```'
+WHY: list[tuple[str, list[Any], dict[str, Any], list[str]]] = [
+    ("nothing to explain", [CALL], {}, []),
+    ("no tools", ["Hello."], {"tools": []}, []),
+    ("words", ["It is sunny."], {}, ["No call was found", 'tool_choice "required"']),
+    (
+        "an example",
+        ['For example:\n```python\nget_weather(location="your_city")\n```'],
+        {},
+        ["was shown to the user", "(an argument is a blank to fill in)"],
+    ),
+    (
+        "words around it",
+        ['You could do this, as an example:\n```python\nset_weather(location="Oslo")\n```'],
+        {"tools": [ACTS]},
+        ["was shown to the user", "(the words before it)"],
+    ),
+    ("a promise", ["Let me check.", "No, I cannot."], {}, ["to make the call that it promised"]),
+    (
+        "cut off",
+        [Reply("```python\nget_weather(loc", finish_reason="length")] * 9,
+        {"max_tokens": 5},
+        ["cut off (length)", "max_tokens"],
+    ),
+    ("refused", [WRONG] * 9, {}, ["were refused", 'missing argument "location"']),
+    ("required", ["No."] * 9, {"tool_choice": "required"}, ["tool_choice requires", "fit"]),
+    ("an error", [Reply(status=400, body={"error": {"message": "no"}})], {}, ["did not arrive"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("replies", "fields", "words"), [row[1:] for row in WHY], ids=[w[0] for w in WHY]
+)
+def test_the_page_says_why_there_is_no_call(
+    inspect: Start, upstream: ScriptedUpstream, replies: list[Any], fields: Any, words: list[str]
+) -> None:
+    proxy = inspect(upstream_retries=0)
+    upstream.reply(*replies)
+    page = shown(proxy.get(f"/inspector/requests/{proxy.ask(**fields)}")[2])
+    assert ("Why no call?" in page) == bool(words)
+    for word in words:
+        assert word in page, page[page.find("Why no call?") :][:400]
+
+
+@pytest.mark.parametrize("replies", [[WRONG, CALL], [WRONG] * 9], ids=["repaired", "failed"])
+def test_tokens_are_those_of_all_turns_also_of_a_failed_request(
+    inspect: Start, upstream: ScriptedUpstream, replies: list[str]
+) -> None:
+    proxy = inspect()
+    upstream.reply(*replies)
+    page = shown(proxy.get(f"/inspector/requests/{proxy.ask()}")[2])
+    turns = len(upstream.requests)
+    tokens = [
+        sum(turn.prompt_tokens for turn in trace.turns) for trace in stored(proxy.requests.reader)
+    ]
+    assert f"{tokens[0]} in, " in page
+    repairs = turns - 1
+    assert f"{turns}, {repairs} repair{'s' * (repairs > 1)}" in page
+    row = shown(proxy.get("/")[2])
+    assert f"{tokens[0]} + " in row
+    assert tokens[0] >= 14

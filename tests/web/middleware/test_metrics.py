@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app import create_app
+from emulator.client_keys import entry, new_key
 from emulator.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
@@ -67,11 +68,32 @@ def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
         ("emulator_repairs_total", 'kind="invalid"'): 1,
         ("emulator_model_turns_total", ""): 2,
         ("emulator_tool_calls_total", ""): 1,
-        ("emulator_tokens_total", 'direction="in"'): 14,
-        ("emulator_tokens_total", 'direction="out"'): 6,
+        ("emulator_tokens_total", 'client="",direction="in",model="other"'): 14,
+        ("emulator_tokens_total", 'client="",direction="out",model="other"'): 6,
     }
     assert {key: risen.get(key) for key in expected} == expected
     assert ("emulator_program_runs_total", 'engine="none",outcome="ran"') in risen
+
+
+def test_tokens_are_counted_by_listed_model_and_named_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """A failed answer's tokens count too."""
+    key = new_key()
+    (tmp_path / "keys").write_text(entry("ann", key))
+    proxy = start_proxy(client_keys_file=str(tmp_path / "keys"), engines=("monty",))
+    before = samples(proxy)
+    headers = {"authorization": f"Bearer {key}"}
+    _, _, listed = send(f"{proxy}/v1/models", None, headers)
+    upstream.default = "```python\nget_weather(1, 2)\n```"
+    status, _, _ = send(
+        f"{proxy}/v1/chat/completions",
+        {**CHAT, "model": listed["data"][0]["id"], "tools": [WEATHER]},
+        headers,
+    )
+    assert status == 502
+    labels = f'client="ann",direction="out",model="{listed["data"][0]["id"]}"'
+    wait_until(lambda: counted(proxy, before).get(("emulator_tokens_total", labels), 0) >= 12)
 
 
 def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:
@@ -84,7 +106,7 @@ def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstre
     risen = counted(proxy, before)
     assert risen["emulator_turns_saved_total", ""] == 1
     assert 50 < risen["emulator_tokens_saved_total", ""] < 2000
-    assert ("emulator_tokens_total", 'direction="in"') not in risen
+    assert not any(name == "emulator_tokens_total" for name, _ in risen)
 
 
 @pytest.mark.parametrize(

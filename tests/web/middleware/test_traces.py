@@ -168,7 +168,7 @@ def test_an_answer_without_tools_is_recorded_as_it_was_relayed(
     upstream.reply("Hello!")
     client.chat.completions.create(model="m", messages=HELLO)
     [trace] = ended(finished)
-    assert (trace.mode, trace.state, trace.usage.prompt_tokens) == ("relayed", "answered", 7)
+    assert (trace.mode, trace.state, trace.tokens_in) == ("relayed", "answered", 7)
 
 
 def test_nobody_without_a_key_is_recorded_and_no_key_is(
