@@ -260,9 +260,11 @@ def _table(title: str, outcomes: Iterable[Outcome], row_of: Callable[[Outcome], 
         total[cell] += 1
         right[cell] += not outcome.fault
     lines = [f"| {title} | {' | '.join(MODES)} |", f"| --- |{' ---: |' * len(MODES)}"]
+    rows: dict[str, list[str]] = {}
     for row in dict.fromkeys(row for row, _ in total):
         cells = (f"{right[row, mode]} of {total[row, mode]}" for mode in MODES)
-        lines.append(f"| {row} | {' | '.join(cells)} |")
+        rows.setdefault(" | ".join(cells), []).append(row)
+    lines += [f"| {', '.join(names)} | {cells} |" for cells, names in rows.items()]
     return "\n".join(lines)
 
 

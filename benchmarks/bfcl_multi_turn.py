@@ -340,47 +340,43 @@ def run(cases: Sequence[Case], styles: Sequence[str], order: Order, jobs: int) -
 PAGE = """\
 ### BFCL's multi-turn cases
 
-The {cases} base cases of bfcl-eval {version}, with its Python classes as the world. For each user message
-the model writes the
-calls of the ground truth as one program, in five styles; the client runs the calls of each message in
-order, in random
-order, or in reverse. The table shows how many cases end in the right state and, for calls run in order, the
-model turns, client requests, and messages with several calls (`make bench-multi-turn`):
+For each user message of the {cases} base cases (bfcl-eval {version}) the model writes the calls of the ground
+truth as one program, in five styles; the client runs the calls of each message in order, in random order, or
+reversed. The table shows how many cases end in the right state and, for calls run in order, the model turns,
+client requests, and messages with several calls (`make bench-multi-turn`):
 
-{tables}
+{table}
+
 {flawed}
 """
 
 
 def report(cases: Sequence[Case], by_order: dict[Order, list[Trial]]) -> str:
-    tables = []
+    lines = [
+        f"| `--order` | program | {' | '.join(CLIENTS)} | turns | requests | with several calls |",
+        f"|---|---|{'--:|' * (len(CLIENTS) + 3)}",
+    ]
     for order, trials in by_order.items():
-        styles = dict.fromkeys(trial.style for trial in trials)
-        tables += [
-            f"With `--order {order}`:\n",
-            f"| program | {' | '.join(CLIENTS)} | turns | requests | with several calls |",
-            f"|---|{'--:|' * (len(CLIENTS) + 3)}",
-        ]
-        for style in styles:
+        rows: dict[str, list[str]] = {}
+        for style in dict.fromkeys(trial.style for trial in trials):
             ours = [trial for trial in trials if trial.style == style]
             right = Counter(trial.client for trial in ours if not trial.fault)
             first = [trial for trial in ours if trial.client == "in order"]
             cells = [
-                style,
-                *(f"{right[client]} of {len(cases)}" for client in CLIENTS),
+                *(str(right[client]) for client in CLIENTS),
                 *(
                     f"{sum(getattr(trial, what) for trial in first):,}"
                     for what in ("turns", "requests", "together")
                 ),
             ]
-            tables.append(f"| {' | '.join(cells)} |")
-        tables.append("")
+            rows.setdefault(" | ".join(cells), []).append(style)
+        lines += [f"| `{order}` | {', '.join(names)} | {cells} |" for cells, names in rows.items()]
     flawed = [f"`{case.id}`: {flaw}" for case in cases if (flaw := case.flaw())]
     sentence = "No valid call can do what the ground truth does: " + "; ".join(flawed)
     return PAGE.format(
         cases=len(cases),
         version=version("bfcl-eval"),
-        tables="\n".join(tables),
+        table="\n".join(lines),
         flawed=sentence if flawed else "",
     )
 

@@ -30,7 +30,8 @@ CATEGORIES = ("parallel", "parallel_multiple", "live_parallel", "live_parallel_m
 STYLES = {"keywords": "statements", "variables + loop": "loop", "list": "list"}
 
 PAGE = """\
-BFCL's cases with parallel calls: how many send all calls in the first message (`make bench-multi-turn`):
+BFCL's cases with parallel calls: how many send all calls in the first message, written as statements / as a
+loop / as a list (`make bench-multi-turn`):
 
 {table}
 
@@ -64,15 +65,12 @@ def measure(cases: Sequence[Case], jobs: int) -> tuple[Counter[Any], Counter[Any
 
 def report(whole: Counter[Any], total: Counter[Any]) -> str:
     orders = get_args(Order)
-    lines = [f"| category | written as | {' | '.join(f'`{o}`' for o in orders)} |"]
-    lines.append(f"|---|---|{'--:|' * len(orders)}")
+    lines = [f"| category | cases | {' | '.join(f'`{o}`' for o in orders)} |"]
+    lines.append(f"|---|--:|{'--:|' * len(orders)}")
     for category in CATEGORIES:
-        for style, shown in STYLES.items():
-            cells = [
-                f"{whole[category, style, order]} of {total[category, style, order]}"
-                for order in orders
-            ]
-            lines.append(f"| {category} | {shown} | {' | '.join(cells)} |")
+        cells = [" / ".join(str(whole[category, style, o]) for style in STYLES) for o in orders]
+        cases = max(total[category, style, orders[0]] for style in STYLES)
+        lines.append(f"| {category} | {cases} | {' | '.join(cells)} |")
     return PAGE.format(table="\n".join(lines))
 
 

@@ -274,8 +274,8 @@ def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
     lines = [
         f"Each cell: {heads}.",
         "",
-        "| task | chain | model turns | client requests | prompt tokens | wall time, s |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| task | chain | model turns | prompt tokens |",
+        "|---|--:|--:|--:|",
     ]
     rows = list(zip(*costs.values(), strict=True))
     for task, row in zip(tasks, rows, strict=True):
@@ -296,20 +296,21 @@ def _summary(long: int, chains: Sequence[Cost], all_: Sequence[Cost]) -> Iterato
     prompts = " and ".join(
         f"{each.prompt_tokens / on.prompt_tokens:.1f}" for each in (off, classic)
     )
+    requests = " / ".join(str(each.requests) for each in all_)
     replies = " / ".join(f"{each.reply_tokens:,}" for each in all_)
+    seconds = " / ".join(f"{each.seconds:.2f}" for each in all_)
     yield (
         f"The {long} tasks with a chain of {LONG_CHAIN} or more dependent calls take {on.turns} model "
         f"turns with programs, {times}, and {prompts} times the prompt tokens. "
-        f"Over all tasks the model writes {replies} tokens."
+        f"All tasks take {requests} client requests, {replies} tokens written by the model, and "
+        f"{seconds} seconds."
     )
 
 
 def _cells(costs: Sequence[Cost]) -> str:
     cells = (
         [str(cost.turns) for cost in costs],
-        [str(cost.requests) for cost in costs],
         [f"{cost.prompt_tokens:,}" for cost in costs],
-        [f"{cost.seconds:.2f}" for cost in costs],
     )
     return " | ".join(" / ".join(cell) for cell in cells)
 

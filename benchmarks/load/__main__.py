@@ -46,6 +46,7 @@ from benchmarks.report import write_section
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 CALLS = (5, 20, 60, 120)
+SERVERS = ("bare", "reparsed", "proxy", "litellm")
 RATIOS = (
     ("plain, a reply of 1 chunk", "bare", 2.0),
     ("plain, a reply of 1 chunk", "litellm", 0.1),
@@ -86,7 +87,7 @@ def main() -> None:
         found = {}
         for case in (*cases.PASSED, *cases.EMULATED):
             found[case.name] = compare(case, targets, options.rounds)
-            print(*compared(case.name, found[case.name]), sep="\n", flush=True)
+            print(compared(case.name, found[case.name]), flush=True)
         stream = requests.chat("say-200-4-1", stream=True)
         direct = Load(base_url)
         added = first_chunk_added(stream, direct, targets, 12 * options.rounds)
@@ -104,9 +105,6 @@ def main() -> None:
     streams = slow_streams.measure(options.streams, "--threads", str(options.streams + 24))
     print(streams.summary(), flush=True)
     ratios = {**in_ratios(found), **in_milliseconds(grown, idle)}
-    tables = [
-        *(line for name, figures in found.items() for line in compared(name, figures)),
-    ]
     page = [
         (
             f"Measured by `make bench` on {began:%Y-%m-%d} ({cpu_count()} CPUs, "
@@ -114,9 +112,9 @@ def main() -> None:
             f"servers taking turns; load average {load:.0f} at the start."
         ),
         "",
-        "| case | server | CPU per request, ms | requests/s | CPU: proxy / this | slowest / fastest |",
-        "|---|---|---|---|---|---|",
-        *tables,
+        f"| CPU per request, ms | {' | '.join(SERVERS)} | slowest / fastest round, at most |",
+        f"|---|{'---|' * len(SERVERS)}---|",
+        *(compared(name, figures) for name, figures in found.items()),
         "",
         "| target | measured | |",
         "|---|---|---|",
@@ -219,13 +217,11 @@ def grown_row(growth: cases.Growth, figures: Sequence[Figures]) -> str:
     return f"| {growth.name}, {growth.unit} | {listed} | {shown} |"
 
 
-def compared(name: str, figures: Mapping[str, Figures]) -> list[str]:
-    ours = figures["proxy"].ms
-    return [
-        f"| {name} | {server} | {one.ms:.2f} | {statistics.median(one.rate):.0f} "
-        f"| {ours / one.ms:.2f} | {one.spread:.1f} |"
-        for server, one in figures.items()
-    ]
+def compared(name: str, figures: Mapping[str, Figures]) -> str:
+    """The row of a case: the CPU per request with each server."""
+    cells = (f"{figures[server].ms:.2f}" if server in figures else "" for server in SERVERS)
+    spread = max(one.spread for one in figures.values())
+    return f"| {name} | {' | '.join(cells)} | {spread:.1f} |"
 
 
 def in_ratios(found: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:

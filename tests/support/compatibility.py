@@ -69,13 +69,19 @@ def clients(results: Sequence[Result]) -> Table:
     named = {(result.recorded["client"], result.recorded["packages"]) for result in results}
     for name, packages in sorted(named, key=lambda one: one[0].lower()):
         own = [result for result in results if result.recorded["client"] == name]
-        cells = []
-        for feature in FEATURES:
-            shown = [one for one in own if feature in one.recorded["features"].split(", ")]
-            cells.append(yes_if_passed(shown) if shown else "")
+        found = {
+            feature: [one for one in own if feature in one.recorded["features"].split(", ")]
+            for feature in FEATURES
+        }
+        failed = [name for name in FEATURES if not all(one.passed for one in found[name])]
+        untested = (
+            ", ".join(name for name in FEATURES if not found[name]) if any(found.values()) else ""
+        )
         passed = sum(result.passed for result in own)
-        rows.append((f"{name} ({packages})", *cells, f"{passed} of {len(own)}"))
-    return [("client", *FEATURES, "tests passed"), *rows]
+        rows.append(
+            (f"{name} ({packages})", ", ".join(failed), untested, f"{passed} of {len(own)}")
+        )
+    return [("client", "fails", "untested", "tests passed"), *rows]
 
 
 def agents(results: Sequence[Result]) -> Table:

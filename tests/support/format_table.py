@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.agent_syntaxes import AGENT_SYNTAXES
-from tests.support.formats import FORMATS, VARIANTS, Format
+from tests.support.formats import FORMATS, VARIANTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
@@ -15,13 +15,10 @@ Every syntax below is read as a call, whichever model writes it; no configuratio
 {count} variants (nested, tags in values, cut off, ...), whole, character by character and in random pieces: a reply that is
 cut off never makes a call that the whole reply does not make.
 
-`make formats` makes this page from [formats.md](../tests/support/formats.md), which has a sample of each. To add a format, see
-[CONTRIBUTING.md](../CONTRIBUTING.md).
+[formats.md](../tests/support/formats.md) has a sample of each and the parsers of other servers that read it; `make formats` makes
+this page from it. To add a format, see [CONTRIBUTING.md](../CONTRIBUTING.md).
 
-| Format | Read by (llama.cpp without a name: by the model's template), or taught by |
-| --- | --- |
 """
-
 
 _UNREAD = """
 ## What cannot be read
@@ -31,27 +28,26 @@ server removes special tokens.
 
 """
 
-
 _AGENTS = """
 ## What agents' own prompts teach
 
 These count if exactly one command tool (`bash`, `shell`, `run_command`, ...) or `apply_patch` is offered. The fence of a
-shell is a command only if it is the reply's only one and ends it. Samples:
-`tests/support/agent_syntaxes.py`.
+shell is a command only if it is the reply's only one and ends it. [Samples](../tests/support/agent_syntaxes.py).
 
-| Syntax | Taught by |
-| --- | --- |
 """
 
-
-def _source(format: Format) -> str:
-    return format.source.replace("`", "").replace(" by its template", "")
+_SERVERS = ("vLLM", "SGLang", "llama.cpp")
 
 
 def page() -> str:
     """The whole page."""
+    read = [one for one in FORMATS if one.source.startswith(_SERVERS)]
+    taught = [one for one in FORMATS if one not in read]
     parts = [_HEAD.format(count=len(VARIANTS))]
-    parts += [f"| {one.name} | {_source(one)} |\n" for one in FORMATS]
+    parts.append("## What parsers of vLLM, SGLang or llama.cpp read\n\n")
+    parts += [f"- {one.name}\n" for one in read]
+    parts.append("\n## What prompts, APIs and data sets teach\n\n")
+    parts += [f"- {one.name}: {one.source}\n" for one in taught]
     parts.append(_UNREAD)
     parts += [
         f"- {one.name}, {variant}: {reason}\n"
@@ -59,7 +55,9 @@ def page() -> str:
         for variant, reason in one.unread.items()
     ]
     parts.append(_AGENTS)
-    parts += [f"| {one.name} | {one.source} |\n" for one in AGENT_SYNTAXES]
+    for source in dict.fromkeys(one.source for one in AGENT_SYNTAXES):
+        syntaxes = "; ".join(one.name for one in AGENT_SYNTAXES if one.source == source)
+        parts.append(f"- {source}: {syntaxes}\n")
     return "".join(parts)
 
 

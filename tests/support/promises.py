@@ -243,41 +243,60 @@ _TABLES = re.compile(
 )
 
 
+def _rows(results: list[tuple[str, str]]) -> list[str]:
+    """One row per result, with all attempts that have it."""
+    return [
+        f"| {'; '.join(what for what, each in results if each == result)} | {result} |"
+        for result in dict.fromkeys(result for _, result in results)
+    ]
+
+
 def page() -> str:
     """docs/security.md with current tables."""
     lines: list[str] = []
     for area in dict.fromkeys(attempt.area for attempt in ATTEMPTS):
+        results = [
+            (
+                attempt.what,
+                f"stopped | {_IN_DOCKER[attempt.in_docker]} | stopped | {CONTROLS[attempt.control]}",
+            )
+            for attempt in ATTEMPTS
+            if attempt.area == area
+        ]
         lines += [
             f"\n### {area.capitalize()}\n",
             "| a program tries to | bubblewrap | docker | monty | without a sandbox |",
             "|---|---|---|---|---|",
+            *_rows(results),
         ]
-        for attempt in ATTEMPTS:
-            if attempt.area == area:
-                control = CONTROLS[attempt.control]
-                docker = _IN_DOCKER[attempt.in_docker]
-                lines.append(f"| {attempt.what} | stopped | {docker} | stopped | {control} |")
-    names = ", ".join(f"`{name}`" for name in REFUSED_CALLS)
     lines += [
         "\n### System calls\n",
-        f"Unavailable to a program in a kernel (ENOSYS): {names}. In "
-        "Docker the same; an engine before version 23 answers EPERM.",
+        f"{len(REFUSED_CALLS)} are tried that a program in a kernel does not have (ENOSYS), such as "
+        "`bpf`, `clone3`, `io_uring_setup`, `memfd_create`, `mount`, `ptrace`, `unshare` "
+        "([all](../tests/support/promises.py)). In Docker the same; an engine before version 23 "
+        "answers EPERM.",
+        "\n### Limits and crashes\n",
+        "| a program in a kernel tries | result |",
+        "|---|---|",
     ]
-    for heading, table, result in (
-        ("Memory", MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
-        ("Time", LOOPS, "`SandboxTimeout`: interrupt, then kill"),
-        ("Output", OUTPUT, "`SandboxLimit`, or `SandboxDied` if the kernel fails first"),
-        ("Crashes", DEATHS, "`SandboxDied`, in this session alone"),
+    for table, result in (
+        (MEMORY, "`SandboxLimit`, or the program's own `MemoryError`"),
+        (LOOPS, "`SandboxTimeout`: interrupt, then kill"),
+        (OUTPUT, "`SandboxLimit`, or `SandboxDied` if the kernel fails first"),
+        (DEATHS, "`SandboxDied`, in this session alone"),
     ):
-        lines += [f"\n### {heading}\n", "| a program in a kernel tries | result |", "|---|---|"]
-        lines += [f"| {what} | {result} |" for what in table]
+        lines += _rows([(what, result) for what in table])
     lines += [
         "\n### Values with hostile methods\n",
         "| a program in a kernel has | result |",
         "|---|---|",
+        *_rows(
+            [
+                (what, ", ".join(f"`{error}`" for error in errors))
+                for what, (_, _, errors) in ACTING.items()
+            ]
+        ),
     ]
-    for what, (_, _, errors) in ACTING.items():
-        lines.append(f"| {what} | {', '.join(f'`{each}`' for each in errors)} |")
     return _TABLES.sub(lambda _: "\n".join(lines) + "\n", PAGE.read_text())
 
 
