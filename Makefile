@@ -347,6 +347,10 @@ bench-fit: $(RUNNABLE) $(LOCAL) ## measure which way of calling tools suits the 
 bench-bfcl: $(RUNNABLE) $(BENCH) ## check that ideal replies to BFCL's cases are read correctly -> docs/accuracy.md
 	@exec $(PY) -m benchmarks.bfcl $(ARGS)
 
+.PHONY: bench-tools
+bench-tools: $(RUNNABLE) $(BENCH) ## measure whether the tools that a request needs are among the best matches -> docs/accuracy.md
+	@exec $(PY) -m benchmarks.tool_recall $(ARGS)
+
 .PHONY: bench-bfcl-real
 bench-bfcl-real: $(RUNNABLE) $(BENCH) ## read real replies with our readers and BFCL's parsers: ARGS="--replies FOLDER"
 	@exec $(PY) -m benchmarks.bfcl_real $(ARGS)

@@ -208,6 +208,8 @@ class HostedCallFinished:
     content: str | list[dict[str, Any]]
     """As the content of a ``tool`` message: text, or parts."""
     is_error: bool = False
+    found: tuple[str, ...] = ()
+    """The names of the tools that a search found."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from emulator import json_codec
 from emulator.answering.call_policy import offered_tools
 from emulator.answering.hosted_offer import offer_hosted_tools
 from emulator.answering.profiles import profile_of
@@ -29,11 +30,15 @@ from emulator.upstream.routes import Route
 
 log = structlog.get_logger()
 
+SEARCH_TYPE = "tool_search"
+"""The type of the item in ``tools`` with which a client defers tools."""
 MAX_SHOWN = 20
 """Tools in the prompt, of those that the request's words find."""
 MAX_FOUND = 5
 """Tools that a search finds by words, besides those that it names."""
 _MAX_NAMED = 10
+_LISTING_TOKENS = 1_000
+"""Of deferred tools, if there is no limit."""
 _MAX_RESULT = 20_000
 """Characters of a search's result, after the first tool."""
 _CHARACTERS = 4
@@ -120,39 +125,38 @@ def tool_tokens(route: Route) -> int:
 def defer_tools(
     chat: ChatCompletionRequest, hosted: HostedTools, limit: int
 ) -> tuple[ChatCompletionRequest, HostedTools, DeferredTools | None]:
-    """Defer tools if the stubs of the request's tools are longer than ``limit`` tokens.
+    """Defer the tools that the client defers, and others if their stubs are longer than ``limit`` tokens.
 
     Returns the request and its hosted tools with the search function. Raises `BadRequest`.
     """
-    if not limit:
+    is_asked = any(_is_search(tool) for tool in chat.tools or ())
+    if is_asked:
+        hosted = replace(hosted, types=hosted.types | {SEARCH_TYPE})
+    if not limit and not is_asked:
         return chat, hosted, None
     toolset, policy = offered_tools(chat)
-    tokens = len(toolset.stubs) // _CHARACTERS
-    if policy.name is not None or len(toolset.tools) < 2 or tokens <= limit:
+    names = frozenset(_deferred_names(chat.tools or ())) if is_asked else frozenset()
+    visible = toolset.subset(tool for tool in toolset.tools if tool.name not in names)
+    tokens = len(visible.stubs) // _CHARACTERS
+    if limit and tokens > limit and len(visible.tools) > 1:
+        shown = _best(visible, _beginning(chat.messages), limit * _CHARACTERS // 2)
+        names |= {tool.name for tool in visible.tools if tool.name not in shown}
+    deferred = [tool for tool in toolset.tools if tool.name in names]
+    if policy.name is not None or not deferred:
         return chat, hosted, None
-    shown = _best(toolset, _beginning(chat.messages), limit * _CHARACTERS // 2)
-    deferred = [tool for tool in toolset.tools if tool.name not in shown]
-    remaining = limit * _CHARACTERS - len(
-        toolset.subset(t for t in toolset.tools if t.name in shown).stubs
-    )
-    chat, own = offer_hosted_tools(chat, HostedTools((search_tool(toolset),), types=frozenset()))
+    search = replace(search_tool(toolset), is_hidden=not is_asked)
+    chat, own = offer_hosted_tools(chat, HostedTools((search,), types=frozenset()))
     [search] = own.tools
-    chat = _with_allowed(chat, search)
+    chat = _with_results(_with_allowed(chat, search), search, toolset)
+    shown_stubs = toolset.subset(tool for tool in toolset.tools if tool.name not in names).stubs
+    remaining = (limit or _LISTING_TOKENS) * _CHARACTERS - len(shown_stubs)
+    remaining = max(remaining, _LISTING_TOKENS * _CHARACTERS // 4)
     heading = (
         f"{len(deferred)} more functions; {search.function_name}(query=...) shows how to call them:"
     )
-    found = DeferredTools(
-        frozenset(tool.name for tool in deferred),
-        search.function_name,
-        f"{heading}\n{_listing(deferred, remaining)}",
-    )
-    log.info(
-        "tools deferred",
-        tools=len(toolset.tools),
-        deferred=len(deferred),
-        tokens=tokens,
-        limit=limit,
-    )
+    listing = f"{heading}\n{_listing(deferred, remaining)}"
+    log.info("tools deferred", tools=len(toolset.tools), deferred=len(deferred), limit=limit)
+    found = DeferredTools(frozenset(names), search.function_name, listing)
     return chat, replace(hosted, tools=(*hosted.tools, search)), found
 
 
@@ -161,11 +165,53 @@ def search_tool(toolset: Toolset) -> HostedTool:
 
     def start(arguments: dict[str, Any]) -> Future[HostedResult]:
         future: Future[HostedResult] = Future()
-        future.set_result(HostedResult(_search(toolset, arguments["query"])))
+        future.set_result(_search(toolset, arguments["query"]))
         return future
 
     definition = {"type": "function", "function": _FUNCTION}
-    return HostedTool(definition, "tool_search", "", "search_tools", start, is_hidden=True)
+    return HostedTool(definition, "tool_search", "", "search_tools", start)
+
+
+def _is_search(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") == SEARCH_TYPE
+
+
+def _deferred_names(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for tool in tools:
+        for kind in ("function", "custom"):
+            described = tool.get(kind)
+            if isinstance(described, Mapping) and described.get("defer_loading") is True:
+                yield str(described.get("name"))
+
+
+def _with_results(
+    chat: ChatCompletionRequest, search: HostedTool, toolset: Toolset
+) -> ChatCompletionRequest:
+    """Write the results of searches whose items in the history have only their queries."""
+    calls = {
+        call.id: call.function.arguments
+        for message in chat.messages
+        for call in message.tool_calls or ()
+        if call.function and call.server_label == "" and call.function.name == search.name
+    }
+    if not calls:
+        return chat
+    messages = [
+        message.model_copy(update={"content": _search(toolset, query).content})
+        if message.role == "tool" and (query := _query(calls.get(message.tool_call_id or "")))
+        else message
+        for message in chat.messages
+    ]
+    return chat.model_copy(update={"messages": messages})
+
+
+def _query(arguments: str | None) -> str:
+    try:
+        parsed = json_codec.loads(arguments or "{}")
+    except json_codec.NotJSON:
+        return ""
+    query = parsed.get("query") if isinstance(parsed, dict) else None
+    return query if isinstance(query, str) else ""
 
 
 def find(toolset: Toolset, query: str) -> list[Tool]:
@@ -180,16 +226,18 @@ def find(toolset: Toolset, query: str) -> list[Tool]:
     ]
 
 
-def _search(toolset: Toolset, query: str) -> str:
+def _search(toolset: Toolset, query: str) -> HostedResult:
     found = find(toolset, query)
     if not found:
         offered = [tool.python_name for tool in toolset.tools]
         near = difflib.get_close_matches(query[:80], offered, n=3) or offered[:20]
-        names = ", ".join(near)
-        return f"No function matches {query[:200]!r}. Search by other words or by names, such as {names}."
+        shown = ", ".join(near)
+        text = f"No function matches {query[:200]!r}. Search by other words or by names, such as {shown}."
+        return HostedResult(text)
     while len(stubs := toolset.subset(found).stubs) > _MAX_RESULT and len(found) > 1:
         found.pop()
-    return f"These functions can be called now:\n\n{stubs}"
+    names = tuple(tool.name for tool in found)
+    return HostedResult(f"These functions can be called now:\n\n{stubs}", found=names)
 
 
 def _beginning(messages: Sequence[Message]) -> str:

@@ -130,4 +130,4 @@ def _started(
 
 def _finished(tool: HostedTool, key: str, result: HostedResult) -> Iterator[HostedCallFinished]:
     if not tool.is_hidden:
-        yield HostedCallFinished(key, result.content, result.is_error)
+        yield HostedCallFinished(key, result.content, result.is_error, result.found)

@@ -19,6 +19,8 @@ class HostedResult:
     """Text (JSON if the tool returned structured content), or parts as in a chat message: text and images."""
     is_error: bool = False
     """The call failed: ``content`` says why."""
+    found: tuple[str, ...] = ()
+    """The names of the tools that a search found."""
 
 
 @dataclass(frozen=True)

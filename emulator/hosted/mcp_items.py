@@ -68,6 +68,8 @@ class OfferedServer:
     """The operator's rules use hints, so the server's own list counts, not the one in a client's history."""
     is_default: bool = False
     """The operator offers it in every request; this request does not name it."""
+    is_deferred: bool = field(default=False, kw_only=True)
+    """The model searches for its tools."""
     place: str = field(default="", kw_only=True)
     """Where the request names the server."""
     credentials: str = field(default="", kw_only=True)
@@ -94,7 +96,8 @@ def offered_servers(
         if server.label in servers:
             place = f"tools[{n}].server_label"
             raise BadRequest(f"{place}: two servers have the label {server.label!r}.", place)
-        servers[server.label] = replace(server, place=f"tools[{n}]")
+        is_deferred = tool.get("defer_loading") is True
+        servers[server.label] = replace(server, place=f"tools[{n}]", is_deferred=is_deferred)
         if len(servers) > MAX_SERVERS:
             raise BadRequest(f"tools names more than {MAX_SERVERS} MCP servers.", "tools")
     for label in _usable(settings, client):

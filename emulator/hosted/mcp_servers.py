@@ -95,8 +95,11 @@ class MCPServers:
             name = tool["name"]
             if not server.allows(name, hints(tool)):
                 continue
+            definition = function(tool, description)
+            if server.is_deferred:
+                definition["function"]["defer_loading"] = True
             yield HostedTool(
-                function(tool, description),
+                definition,
                 "mcp",
                 server.label,
                 name,

@@ -16,11 +16,11 @@ from emulator.errors import BadRequest
 
 Json: TypeAlias = dict[str, Any]
 
-CALL, APPROVAL, SEARCH = "mcp_", "mcpr_", "ws_"
-"""The prefixes of the ids of calls, of approval requests and of web searches."""
+CALL, APPROVAL, SEARCH, TOOL_SEARCH = "mcp_", "mcpr_", "ws_", "tsc_"
+"""The prefixes of the ids of calls, of approval requests, of web searches and of tool searches."""
 _CALL_ID = "call_"
 
-CONVERTED = ("mcp_call", "mcp_approval_request")
+CONVERTED = ("mcp_call", "mcp_approval_request", "tool_search_call")
 
 
 def item_id(prefix: str, call_id: str) -> str:
@@ -30,7 +30,7 @@ def item_id(prefix: str, call_id: str) -> str:
 
 def call_id(item_id: str) -> str:
     """Return the id of the call to which an item belongs: of its ``mcp_call`` or its approval request."""
-    return _CALL_ID + item_id.removeprefix(APPROVAL).removeprefix(CALL)
+    return _CALL_ID + item_id.removeprefix(APPROVAL).removeprefix(TOOL_SEARCH).removeprefix(CALL)
 
 
 def converted(item: Json) -> Iterator[Json]:
@@ -38,6 +38,9 @@ def converted(item: Json) -> Iterator[Json]:
 
     A call that has not ended is skipped: its approval request, if any, is another item.
     """
+    if item["type"] == "tool_search_call":
+        yield from _search(item)
+        return
     is_call = item["type"] == "mcp_call"
     output = _output(item) if is_call else None
     if is_call and output is None:
@@ -55,6 +58,18 @@ def converted(item: Json) -> Iterator[Json]:
         part, failed = {"type": "input_text", "text": output}, item.get("error") is not None
         status = "failed" if failed else "completed"
         yield {**ids, "type": "function_call_output", "output": [part], "status": status}
+
+
+def _search(item: Json) -> Iterator[Json]:
+    """A search that ran here; the core finds the same tools again."""
+    arguments, key = item.get("arguments"), str(item["id"])
+    if key.startswith(TOOL_SEARCH) and isinstance(arguments, dict) and "query" in arguments:
+        call = {"type": "function_call", "name": "search_tools", "server": ""}
+        text = json_codec.dumps(arguments).decode()
+        yield {**call, "id": key, "call_id": call_id(key), "arguments": text}
+        output = [{"type": "input_text", "text": "[the tools that were found]"}]
+        result = {"type": "function_call_output", "output": output, "status": "completed"}
+        yield {**result, "id": key, "call_id": call_id(key)}
 
 
 def check_approvals(history: Sequence[Json], input_items: Sequence[Json]) -> None:

@@ -15,7 +15,7 @@ from emulator.events import (
     serialize_arguments,
 )
 from emulator.hosted.search_results import FoundPage, read_pages
-from emulator.responses.hosted_items import APPROVAL, CALL, SEARCH, item_id, text_of
+from emulator.responses.hosted_items import APPROVAL, CALL, SEARCH, TOOL_SEARCH, item_id, text_of
 from emulator.responses.items import Json
 from emulator.responses.output import Events, ItemWriter
 
@@ -102,6 +102,31 @@ class WebSearchWriter(ItemWriter):
 
 def found_pages(result: HostedCallFinished) -> list[FoundPage]:
     return [] if result.is_error else read_pages(result.content)
+
+
+class ToolSearchWriter(ItemWriter):
+    """Writes a search for tools."""
+
+    def __init__(self, index: int, call: HostedCallStarted) -> None:
+        item = {"id": item_id(TOOL_SEARCH, call.id), "type": "tool_search_call", "call_id": None}
+        state = {"execution": "server", "arguments": call.arguments, "status": "in_progress"}
+        super().__init__(index, {**item, **state})
+
+    def close(self, _: HostedCallFinished) -> Events:
+        yield self._done(status="completed")
+
+
+class FoundToolsWriter(ItemWriter):
+    """Writes the tools that a search found."""
+
+    def __init__(self, index: int, call_id: str, tools: list[Json]) -> None:
+        item = {"id": item_id("tso_", call_id), "type": "tool_search_output", "call_id": None}
+        state = {"execution": "server", "tools": tools, "status": "completed"}
+        super().__init__(index, {**item, **state})
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        yield self._done()
 
 
 def _function(call: HostedCallStarted | ApprovalRequested) -> Json:

@@ -194,6 +194,7 @@ _OTHERS: Mapping[str, str] = {
     **dict.fromkeys(tool_items.CALLS, "tc_"),
     **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
     **dict.fromkeys(tool_items.SKIPPED, "item_"),
+    "tool_search_call": "item_",  # only a search that ran here has an id of its call
     "mcp_call": hosted_items.CALL,
     "mcp_approval_request": hosted_items.APPROVAL,
 }

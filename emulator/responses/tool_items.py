@@ -133,7 +133,6 @@ SKIPPED = frozenset(
         "mcp_list_tools",
         "program",
         "program_output",
-        "tool_search_call",
         "tool_search_output",
     }
 )

@@ -7,7 +7,7 @@ the model. Knows nothing of messages or answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +177,26 @@ def added_tools(items: Sequence[Json], tools: Sequence[Json]) -> list[Json]:
                 known.add(_key(tool))
                 added.append(tool)
     return added
+
+
+def found_tools(tools: Sequence[Json], names: Collection[str]) -> list[Json]:
+    """Return those of a request's tools whose names in chat are ``names``, namespaces with only these."""
+    found: list[Json] = []
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            members = [
+                member
+                for member in _objects(tool.get("tools"))
+                if qualified(tool.get("name"), member.get("name")) in names
+            ]
+            found += [{**tool, "tools": members}] if members else []
+        elif _key(tool)[1] in names:
+            found.append(tool)
+    return found
+
+
+def _objects(value: Any) -> list[Json]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 _TOOL_ITEMS = ("additional_tools", "tool_search_output")

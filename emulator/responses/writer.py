@@ -39,8 +39,10 @@ from emulator.hosted.search_results import FoundPage
 from emulator.responses import citations
 from emulator.responses.hosted_output import (
     ApprovalRequestWriter,
+    FoundToolsWriter,
     HostedCallWriter,
     ListedToolsWriter,
+    ToolSearchWriter,
     WebSearchWriter,
     found_pages,
 )
@@ -54,7 +56,7 @@ from emulator.responses.output import (
     MessageItemWriter,
     ReasoningItemWriter,
 )
-from emulator.responses.tools import CallForm, to_chat_tools
+from emulator.responses.tools import CallForm, found_tools, to_chat_tools
 from emulator.upstream.context_errors import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
@@ -77,7 +79,8 @@ class ResponseWriter:
         self, response: Json, tools: Sequence[Json] = (), *, now: Callable[[], float] = time.time
     ) -> None:
         self._response = response
-        self._forms = to_chat_tools([*response["tools"], *tools]).forms
+        self._tools = [*response["tools"], *tools]
+        self._forms = to_chat_tools(self._tools).forms
         self._now = now
         self._numbers = 0
         self._items = 0
@@ -85,7 +88,7 @@ class ResponseWriter:
         self._finished_items: dict[int, Json] = {}
         """Output index -> item."""
         self._open: _OpenItem | None = None
-        self._running: dict[str, HostedCallWriter | WebSearchWriter] = {}
+        self._running: dict[str, HostedCallWriter | ToolSearchWriter | WebSearchWriter] = {}
         """Call id -> the item of a hosted call that runs."""
         self._pages: dict[str, FoundPage] = {}
         """What web searches have found, by URL."""
@@ -183,6 +186,9 @@ class ResponseWriter:
             if isinstance(writer, WebSearchWriter):
                 self._pages |= {page.url: page for page in found_pages(event)}
             yield from writer.close(event)
+            if isinstance(writer, ToolSearchWriter):
+                tools = found_tools(self._tools, event.found)
+                yield from FoundToolsWriter(self._items, event.id, tools).all_events()
             return
         if not isinstance(self._open, CodeCallWriter):  # a cell waits for the call
             yield from self._close()
@@ -191,6 +197,9 @@ class ResponseWriter:
                 yield from ListedToolsWriter(self._items, event).all_events()
             case HostedCallStarted(key, kind="web_search"):
                 self._running[key] = WebSearchWriter(self._items, event)
+                yield from self._running[key].start()
+            case HostedCallStarted(key, kind="tool_search"):
+                self._running[key] = ToolSearchWriter(self._items, event)
                 yield from self._running[key].start()
             case HostedCallStarted(key):
                 self._running[key] = HostedCallWriter(self._items, event)

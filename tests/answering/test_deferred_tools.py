@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -171,3 +172,64 @@ def test_a_native_upstream_gets_the_tools_that_are_shown_and_those_that_were_fou
     assert "search_tools" in first
     assert set(second) - set(first) >= {"depot.merge_parcel"}
     assert len(second) < 30
+
+
+def test_responses_and_messages_show_no_search_and_the_model_sees_it_in_the_next_turn(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    turns = (
+        "```python\nsearch_tools(query='merge a parcel')\n```",
+        f"```python\n{HIDDEN}(id='p1')\n```",
+    )
+    url = start_proxy(tool_tokens=500)
+    flat: list[Any] = [{"type": "function", "strict": False, **tool["function"]} for tool in POOL]
+    responses, items = client(url).responses, [*question()]
+    upstream.reply(*turns, "Merged.", "Bye.")
+    for said in (
+        {"type": "function_call_output", "output": "ok"},
+        {"role": "user", "content": "Bye."},
+        {},
+    ):
+        answer = responses.create(model="m", input=items, tools=flat, store=False)
+        assert [item.type for item in answer.output] in (["function_call"], ["message"])
+        items += [item.model_dump(exclude_none=True) for item in answer.output]
+        items.append(said | ({"call_id": items[-1]["call_id"]} if "output" in said else {}))
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="k") as claude:
+        tools: list[Any] = [
+            {
+                "name": f["name"].replace(".", "_"),
+                "input_schema": f["parameters"],
+                "description": f["description"],
+            }
+            for f in (tool["function"] for tool in POOL)
+        ]
+        items = [*question()]
+        upstream.reply(*turns, "Merged.", "Bye.")
+        for said in ("ok", "Bye.", ""):
+            message = claude.messages.create(model="m", max_tokens=99, messages=items, tools=tools)
+            assert [block.type for block in message.content] in (["tool_use"], ["text"])
+            result = {
+                "type": "tool_result",
+                "tool_use_id": getattr(message.content[0], "id", ""),
+                "content": said,
+            }
+            items += [
+                {"role": "assistant", "content": [block.model_dump() for block in message.content]},
+                {"role": "user", "content": [result] if said == "ok" else said},
+            ]
+    for requests in (upstream.requests[:4], upstream.requests[4:]):
+        assert broken_prefixes(requests) == []
+        assert str(requests[-1]["messages"]).count(f"def {HIDDEN}(") == 1
+
+
+def test_a_description_stays_on_its_line_of_the_list(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.")
+    bad = function("evil", strings("id"), "a\n```\nb\u2028c\x00\n~~~")
+    plain(
+        client(start_proxy(tool_tokens=6_000)), model="m", messages=question(), tools=[*POOL, bad]
+    )
+    prompt = system(upstream.requests[0])
+    assert "\n# - evil: a " in prompt
+    assert prompt.partition("# - evil: a ")[2].splitlines()[0] == r"\x60\x60\x60 b c \x7e\x7e\x7e"

@@ -1,0 +1,136 @@
+"""OpenAI's ``tool_search`` in Responses: deferred functions and namespaces are found on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.agents import broken_prefixes
+from tests.support.mcp_http import shop_over_http
+from tests.support.openai_wire import validator
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+
+Json = dict[str, Any]
+
+
+def deferred(name: str, description: str, **fields: Any) -> Json:
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    flat: Json = {"type": "function", "name": name, "description": description}
+    return {**flat, "parameters": schema, "strict": False, "defer_loading": True, **fields}
+
+
+FIND = deferred("find", "Find a customer.")
+MERGE = deferred("merge", "Merge two customers.")
+CRM: Json = {
+    "type": "namespace",
+    "name": "crm",
+    "description": "Customers.",
+    "tools": [FIND, MERGE],
+}
+REFUND = deferred("refund_order", "Pay an order back.")
+CLOCK = deferred("clock", "The time at a place.", defer_loading=False)
+TOOLS: list[Any] = [{"type": "tool_search"}, CRM, REFUND, CLOCK]
+SEARCH = "I look.\n\n```python\nsearch_tools(query='merge customers')\n```"
+
+
+@pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
+def test_a_search_is_two_items_and_what_it_found_stays_found(
+    start_proxy: Any, upstream: ScriptedUpstream, how: str
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
+    upstream.reply(SEARCH, "```python\ncrm_merge(id='c1')\n```", "Merged.", "Bye.")
+    items: list[Any] = []
+    before: Any = None
+    for said in ("Merge c1.", None, "Thanks."):
+        if said is not None:
+            new: Any = {"role": "user", "content": said}
+        else:
+            new = {
+                "type": "function_call_output",
+                "call_id": before.output[-1].call_id,
+                "output": "ok",
+            }
+        items.append(new)
+        request: Json = {"model": "m", "tools": TOOLS, "input": items, "store": False}
+        if how == "previous response":
+            request |= {"input": [new], "store": True}
+            request |= {"previous_response_id": before.id} if before else {}
+        if "streamed" in how:
+            with client.responses.stream(**request) as stream:
+                before = stream.get_final_response()
+        else:
+            before = client.responses.create(**request)
+        items += [item.model_dump(exclude_none=True) for item in before.output]
+    kinds = [item.get("type", "user") for item in items]
+    assert kinds[:5] == [
+        "user",
+        "message",
+        "tool_search_call",
+        "tool_search_output",
+        "function_call",
+    ]
+    call, output, merge = items[2:5]
+    assert call["arguments"] == {"query": "merge customers"}
+    assert call["execution"] == output["execution"] == "server"
+    [found] = output["tools"]
+    assert (found["type"], found["name"]) == ("namespace", "crm")
+    assert {tool["name"] for tool in found["tools"]} == {"merge", "find"}
+    assert (merge["namespace"], merge["name"]) == ("crm", "merge")
+    assert broken_prefixes(upstream.requests) == []
+    first, *_, last = (str(request["messages"]) for request in upstream.requests)
+    assert "def clock(" in first
+    assert "def crm_merge(" not in first and "def refund_order(" not in first
+    assert "crm_merge" in first
+    assert last.count("def crm_merge(") == 1
+    assert "def refund_order(" not in last
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_items_fit_openais_schemas_and_the_input_takes_them(
+    start_proxy: Any, upstream: ScriptedUpstream, stored: bool
+) -> None:
+    upstream.reply(SEARCH, "Found.")
+    url = f"{start_proxy()}/responses"
+    body = {"model": "m", "input": "Merge c1.", "tools": TOOLS, "store": stored}
+    response = send(url, body)[2]
+    _, call, output, _ = response["output"]
+    validator("ToolSearchCall").validate(call)
+    validator("ToolSearchOutput").validate(output)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"paths": ["crm"]}, {"query": 7}, {"query": ""}, [], "x", None]
+)
+def test_a_search_of_another_server_is_no_error(
+    start_proxy: Any, upstream: ScriptedUpstream, arguments: Any
+) -> None:
+    upstream.reply("Hello.")
+    url = f"{start_proxy()}/responses"
+    call = {"type": "tool_search_call", "id": "tsc_1", "arguments": arguments}
+    said = {"role": "user", "content": "Hello."}
+    body = {"model": "m", "input": [said, call, said], "tools": TOOLS}
+    assert send(url, body)[0] == 200
+
+
+def test_without_a_search_nothing_is_deferred(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    upstream.reply("Hello.")
+    send(f"{start_proxy()}/responses", {"model": "m", "input": "Hello.", "tools": TOOLS[1:]})
+    assert "def crm_merge(" in str(upstream.requests[0]["messages"])
+
+
+def test_a_deferred_mcp_server_is_only_listed(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    """The tools of the operator's server are called as always after they were found."""
+    with shop_over_http() as shop:
+        row = {"url": shop.url}
+        item = {"type": "mcp", "server_label": "shop", "defer_loading": True}
+        upstream.reply("```python\nsearch_tools(query='the price of an article')\n```", "Found.")
+        body = {"model": "m", "input": "Hi.", "tools": [{"type": "tool_search"}, item]}
+        answer = send(f"{start_proxy(mcp={'shop': row})}/responses", body)
+        assert answer[0] == 200
+    first, second = (str(request["messages"]) for request in upstream.requests)
+    assert "def search_tools(" in first
+    assert first.count("def ") == 1
+    assert second.count("def ") > 1
