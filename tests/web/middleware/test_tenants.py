@@ -82,6 +82,8 @@ def kept(clients: Clients, upstream: ScriptedUpstream) -> dict[str, str]:
     talk = {"items": [{"role": "user", "content": "Hi"}]}
     conversation = made("/v1/conversations", talk)["id"]
     listed = clients.own("GET", f"/v1/conversations/{conversation}/items")[1]["data"]
+    upstream.reply("Hello!")
+    reply = made(*message(thread={"type": "create"}))["id"]
     return {
         "conversation": conversation,
         "conversation item": listed[0]["id"],
@@ -90,6 +92,7 @@ def kept(clients: Clients, upstream: ScriptedUpstream) -> dict[str, str]:
         "container file": inside,
         "response": response["id"],
         "item": response["output"][0]["id"],
+        "reply in a thread": reply,
     }
 
 
@@ -321,6 +324,9 @@ FIELDS: dict[str, Callable[[dict[str, str]], tuple[str, Json]]] = {
     "messages: the container": lambda ids: message(
         tools=[CODE_EXECUTION], container=ids["container"]
     ),
+    "messages: a thread": lambda ids: message(
+        thread={"type": "continue", "previous_message_id": ids["reply in a thread"]}
+    ),
     "containers: files of a new one": lambda ids: (
         "/v1/containers",
         {"name": "c", "file_ids": [ids["file"]]},
@@ -349,9 +355,18 @@ def test_no_field_reaches_what_another_client_keeps(
 
 
 ID_FIELDS = {
-    # Named in `FIELDS`, or in the tests of what goes on, below.
+    # Named in `FIELDS`, or in the tests of what goes on, below. An approval finds its request only in the
+    # conversation that it is sent in: tests/hosted/test_fronts.py.
     "chat_request": {"tool_call_id", "id", "container"},
-    "responses": {"previous_response_id", "file_id", "id", "call_id", "container_id"},
+    "responses": {
+        "previous_response_id",
+        "file_id",
+        "id",
+        "call_id",
+        "container_id",
+        "approval_request_id",
+    },
+    "messages": {"previous_message_id"},
     "containers": {"file_ids", "file_id"},
 }
 

@@ -184,7 +184,7 @@ def test_files_go_in_and_come_out_over_either_version(proxy: str) -> None:
     changed = uploaded[1]["value"][0]["properties"].pop("lastModifiedTime")
     assert uploaded == (200, {"value": [{"properties": {"filename": "a.csv", "size": 3}}]})
     status, file = new.ask("POST", "files", ("b.json", b"[1]"), path="/mnt/data/in")
-    assert (status, file.pop("lastModifiedAt")) == (200, changed)
+    assert (status, file.pop("lastModifiedAt") >= changed) == (200, True)
     expected = {"type": "File", "contentType": "application/json", "sizeInBytes": 3}
     assert file == expected | {"name": "b.json"}
     code = "import os\nos.makedirs('out')\nopen('out/c', 'w').write(open('a.csv').read())"

@@ -73,6 +73,7 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
         cancelled, lost = (one.ask(first, "/v1/responses", ask)["id"] for _ in range(2))
         polled = one.ask(second, f"/v1/responses/{cancelled}")
         assert polled["status"] in ("queued", "in_progress")
+        one.process.wait_until(lambda: len(upstream.requests) == 2)  # else there is none to abort
         with one.connected(second) as ask_second:
             ask_second("POST", f"/v1/responses/{cancelled}/cancel")
             one.process.wait_until(
