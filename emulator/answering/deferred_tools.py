@@ -25,13 +25,17 @@ from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools
 from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
 from emulator.tools.stubs import escape_fences
 from emulator.tools.tool import Tool
-from emulator.tools.toolset import Toolset
+from emulator.tools.toolset import SchemaError, Toolset
+from emulator.tools.validator import matcher
 from emulator.upstream.routes import Route
 
 log = structlog.get_logger()
 
 SEARCH_TYPE = "tool_search"
 """The type of the item in ``tools`` with which a client defers tools."""
+REGEX_SEARCH, BM25_SEARCH = "tool_search_tool_regex", "tool_search_tool_bm25"
+"""Anthropic's names of such an item: what the model sends is a regular expression, or words."""
+_MAX_PATTERN = 200
 MAX_SHOWN = 20
 """Tools in the prompt, of those that the request's words find."""
 MAX_FOUND = 5
@@ -64,6 +68,17 @@ _FUNCTION: Mapping[str, Any] = {
     },
     "annotations": {"readOnlyHint": True},
 }
+
+_PATTERN: Mapping[str, Any] = {
+    **_FUNCTION["parameters"],
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": "A regular expression, which a name or description contains.",
+        }
+    },
+}
+_REGEX_FUNCTION: Mapping[str, Any] = {**_FUNCTION, "parameters": _PATTERN}
 
 
 @dataclass(frozen=True)
@@ -129,13 +144,13 @@ def defer_tools(
 
     Returns the request and its hosted tools with the search function. Raises `BadRequest`.
     """
-    is_asked = any(_is_search(tool) for tool in chat.tools or ())
-    if is_asked:
+    asked = next((tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE), None)
+    if asked:
         hosted = replace(hosted, types=hosted.types | {SEARCH_TYPE})
-    if not limit and not is_asked:
+    if not limit and not asked:
         return chat, hosted, None
     toolset, policy = offered_tools(chat)
-    names = frozenset(_deferred_names(chat.tools or ())) if is_asked else frozenset()
+    names = frozenset(_deferred_names(chat.tools or ())) if asked else frozenset()
     visible = toolset.subset(tool for tool in toolset.tools if tool.name not in names)
     tokens = len(visible.stubs) // _CHARACTERS
     if limit and tokens > limit and len(visible.tools) > 1:
@@ -144,7 +159,7 @@ def defer_tools(
     deferred = [tool for tool in toolset.tools if tool.name in names]
     if policy.name is not None or not deferred:
         return chat, hosted, None
-    search = replace(search_tool(toolset), is_hidden=not is_asked)
+    search = replace(search_tool(toolset, (asked or {}).get("name")), is_hidden=not asked)
     chat, own = offer_hosted_tools(chat, HostedTools((search,), types=frozenset()))
     [search] = own.tools
     chat = _with_results(_with_allowed(chat, search), search, toolset)
@@ -160,20 +175,18 @@ def defer_tools(
     return chat, replace(hosted, tools=(*hosted.tools, search)), found
 
 
-def search_tool(toolset: Toolset) -> HostedTool:
-    """A function that finds tools of ``toolset`` and returns their stubs."""
+def search_tool(toolset: Toolset, name: object = None) -> HostedTool:
+    """A function that finds tools of ``toolset`` and returns their stubs; ``name`` is the client's for it."""
+    name = name if name in (REGEX_SEARCH, BM25_SEARCH) else _FUNCTION["name"]
+    function = _REGEX_FUNCTION if name == REGEX_SEARCH else _FUNCTION
 
     def start(arguments: dict[str, Any]) -> Future[HostedResult]:
         future: Future[HostedResult] = Future()
-        future.set_result(_search(toolset, arguments["query"]))
+        future.set_result(_search(toolset, arguments["query"], str(name)))
         return future
 
-    definition = {"type": "function", "function": _FUNCTION}
-    return HostedTool(definition, "tool_search", "", "search_tools", start)
-
-
-def _is_search(tool: Mapping[str, Any]) -> bool:
-    return tool.get("type") == SEARCH_TYPE
+    definition = {"type": "function", "function": function}
+    return HostedTool(definition, "tool_search", "", str(name), start)
 
 
 def _deferred_names(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -197,7 +210,7 @@ def _with_results(
     if not calls:
         return chat
     messages = [
-        message.model_copy(update={"content": _search(toolset, query).content})
+        message.model_copy(update={"content": _search(toolset, query, search.name).content})
         if message.role == "tool" and (query := _query(calls.get(message.tool_call_id or "")))
         else message
         for message in chat.messages
@@ -226,8 +239,27 @@ def find(toolset: Toolset, query: str) -> list[Tool]:
     ]
 
 
-def _search(toolset: Toolset, query: str) -> HostedResult:
-    found = find(toolset, query)
+def _matching(toolset: Toolset, pattern: str) -> list[Tool]:
+    """The first tools whose texts match, in linear time. Raises `SchemaError`."""
+    if len(pattern) > _MAX_PATTERN:
+        raise SchemaError("too long", "query")
+    matches = matcher(pattern)
+    return [tool for tool in toolset.tools if any(map(matches, _texts(tool)))][:MAX_FOUND]
+
+
+def _texts(tool: Tool) -> Iterator[str]:
+    yield from (tool.name, tool.description)
+    for argument in tool.arguments:
+        yield from (argument.name, argument.remark("description") or "")
+
+
+def _search(toolset: Toolset, query: str, name: str) -> HostedResult:
+    try:
+        found = (_matching if name == REGEX_SEARCH else find)(toolset, query)
+    except SchemaError:
+        return HostedResult(
+            f"{query[:_MAX_PATTERN]!r} is no regular expression, or too long.", True
+        )
     if not found:
         offered = [tool.python_name for tool in toolset.tools]
         near = difflib.get_close_matches(query[:80], offered, n=3) or offered[:20]

@@ -48,7 +48,7 @@ def with_offered_names(messages: Sequence[Message], hosted: HostedTools) -> list
         message.model_copy(
             update={"tool_calls": [_renamed(call, names) for call in message.tool_calls]}
         )
-        if message.tool_calls and any(call.server_label for call in message.tool_calls)
+        if message.tool_calls and any(call.server_label is not None for call in message.tool_calls)
         else message
         for message in messages
     ]

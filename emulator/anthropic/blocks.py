@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator import json_codec
+from emulator.answering.deferred_tools import BM25_SEARCH, REGEX_SEARCH
 from emulator.answering.summary import introduced
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
@@ -89,15 +90,12 @@ def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> list[Message
                 converted.append(Message(role="user", content=summary))
             case "tool_use":
                 calls.append(_call(block, at))
-            case "mcp_tool_use":
-                call = _call(block, at)
-                label = _text(block, "server_name", at)
-                hosted = {"id": hosted_call_id(call.id), "server_label": label}
-                calls.append(call.model_copy(update=hosted))
-            case "mcp_tool_result":
+            case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
+                calls += _hosted_calls(block, at)
+            case "mcp_tool_result" | "tool_search_tool_result":
                 flush()
                 converted.append(_hosted_result(block, at))
-            case "server_tool_use" if block.get("name") == CODE:
+            case "server_tool_use":
                 cells[str(block.get("id"))] = str(_mapping(block.get("input")).get("code", ""))
             case "code_execution_tool_result":
                 code = cells.pop(str(block.get("tool_use_id")), "")
@@ -119,6 +117,10 @@ def _last_calls(converted: Sequence[Message]) -> tuple[int, list[HistoryCall]] |
 def hosted_block_id(call_id: str) -> str:
     """The id of the ``mcp_tool_use`` block of a call."""
     return _HOSTED + call_id.removeprefix(_CALL)
+
+
+def _search_call(block_id: str) -> str:
+    return _CALL + block_id.removeprefix("srvtoolu_")
 
 
 def hosted_call_id(block_id: str) -> str:
@@ -146,7 +148,21 @@ def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
     yield Message(role="user", content=result_text)
 
 
+def _hosted_calls(block: Mapping[str, Any], place: str) -> Iterator[HistoryCall]:
+    """The call of a block; none for a tool that ran at Anthropic."""
+    if block["type"] == "mcp_tool_use":
+        call, label = _call(block, place), _text(block, "server_name", place)
+        hosted = {"id": hosted_call_id(call.id), "server_label": label}
+        yield call.model_copy(update=hosted)
+    elif block.get("name") in (REGEX_SEARCH, BM25_SEARCH):
+        call = _call(block, place)
+        yield call.model_copy(update={"id": _search_call(call.id), "server_label": ""})
+
+
 def _hosted_result(block: Mapping[str, Any], place: str) -> Message:
+    if block["type"] == "tool_search_tool_result":  # the core finds the same tools again
+        key = _search_call(_text(block, "tool_use_id", place))
+        return Message(role="tool", tool_call_id=key, content="[tools]")
     key = hosted_call_id(_text(block, "tool_use_id", place))
     failed = block.get("is_error") is True
     content = _joined(_content_parts(block, place))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
+from emulator.answering.deferred_tools import BM25_SEARCH, REGEX_SEARCH, SEARCH_TYPE
 from emulator.errors import BadRequest
 
 Json = dict[str, Any]
@@ -99,8 +100,12 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
         function = {"parameters": parameters, "description": description}
     elif is_code_execution(tool):
         return {"type": INTERPRETER, "container": _container(container)}
+    elif family in (REGEX_SEARCH, BM25_SEARCH):
+        return {"type": SEARCH_TYPE, "name": family}
     else:
         return {**tool, "type": kind}
+    if tool.get("defer_loading") is True:
+        function["defer_loading"] = True
     return {"type": "function", "function": {"name": tool.get("name"), **function}}
 
 

@@ -84,6 +84,8 @@ class MessageWriter:
         so the next request has the results in the order of the calls."""
         self._searches: set[str] = set()
         """The ids of the calls that are web searches."""
+        self._tool_searches: set[str] = set()
+        """The ids of the calls that are searches for tools."""
         self._container = ""
         self._message: Json = {
             "id": new_id("msg_"),
@@ -155,7 +157,12 @@ class MessageWriter:
             case HostedCallStarted(key, kind, server, name):
                 self._hosted_calls[key] = None
                 yield from self._close()
-                if kind == "web_search":
+                if kind == "tool_search":
+                    self._tool_searches.add(key)
+                    yield from self._begin(
+                        "server_tool_use", id=search_id(key), name=name, input={}
+                    )
+                elif kind == "web_search":
                     self._searches.add(key)
                     yield from self._begin(
                         "server_tool_use", id=search_id(key), name=kind, input={}
@@ -225,6 +232,10 @@ class MessageWriter:
             if key in self._searches:
                 found = _found_pages(result)
                 kind = "web_search_tool_result"
+                yield from self._whole(kind, tool_use_id=search_id(key), content=found)
+                continue
+            if key in self._tool_searches:
+                kind, found = "tool_search_tool_result", _found_tools(result)
                 yield from self._whole(kind, tool_use_id=search_id(key), content=found)
                 continue
             content = result.content
@@ -323,6 +334,13 @@ def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
         }
         for page in read_pages(result.content)
     ]
+
+
+def _found_tools(result: HostedCallFinished) -> Json:
+    if result.is_error:
+        return {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
+    references = [{"type": "tool_reference", "tool_name": name} for name in result.found]
+    return {"type": "tool_search_tool_search_result", "tool_references": references}
 
 
 def _part_text(part: Json) -> str:

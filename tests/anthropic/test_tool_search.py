@@ -1,0 +1,96 @@
+"""Anthropic's tool search in Messages: deferred tools are found by words or by a regular expression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anthropic
+import pytest
+
+from tests.support.agents import broken_prefixes
+from tests.support.scripted import ScriptedUpstream
+
+Json = dict[str, Any]
+
+
+def tool(name: str, description: str, **fields: Any) -> Json:
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    return {"name": name, "description": description, "input_schema": schema, **fields}
+
+
+DEFERRED = [
+    tool("merge_customers", "Merge two customers.", defer_loading=True),
+    tool("refund_order", "Pay an order back.", defer_loading=True),
+]
+CLOCK = tool("clock", "The time at a place.")
+REGEX: Json = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+BM25: Json = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+
+
+def ask(url: str, messages: list[Any], search: Json, stream: bool) -> Any:
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="k") as client:
+        request: Json = {"model": "m", "max_tokens": 99, "messages": messages}
+        request["tools"] = [search, *DEFERRED, CLOCK]
+        if not stream:
+            return client.messages.create(**request)
+        with client.messages.stream(**request) as streamed:
+            return streamed.get_final_message()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("search", "query"), [(REGEX, "(?i)MERGE.*custom"), (BM25, "merging customers")]
+)
+def test_what_a_search_found_stays_found(
+    start_proxy: Any, upstream: ScriptedUpstream, search: Json, query: str, stream: bool
+) -> None:
+    upstream.reply(
+        f"I look.\n\n```python\nsearch_tools(query={query!r})\n```",
+        "```python\nmerge_customers(id='c1')\n```",
+        "Merged.",
+        "Bye.",
+    )
+    url, messages = start_proxy(), [{"role": "user", "content": "Merge c1."}]
+    kinds: list[str] = []
+    for said in ("ok", "Thanks.", ""):
+        answer = ask(url, messages, search, stream)
+        kinds += [block.type for block in answer.content]
+        if said == "ok":
+            _, use, result, call = answer.content
+            assert (use.name, use.input, use.id) == (
+                search["name"],
+                {"query": query},
+                result.tool_use_id,
+            )
+            assert [one.tool_name for one in result.content.tool_references] == ["merge_customers"]
+            content: Any = [{"type": "tool_result", "tool_use_id": call.id, "content": said}]
+        else:
+            content = said
+        blocks = [block.model_dump(exclude_none=True) for block in answer.content]
+        messages += [{"role": "assistant", "content": blocks}, {"role": "user", "content": content}]
+    assert kinds == [
+        "text",
+        "server_tool_use",
+        "tool_search_tool_result",
+        "tool_use",
+        "text",
+        "text",
+    ]
+    assert broken_prefixes(upstream.requests) == []
+    first, *_, last = (str(request["messages"]) for request in upstream.requests)
+    assert "def clock(" in first
+    assert "def merge_customers(" not in first
+    assert last.count("def merge_customers(") == 1
+    assert "def refund_order(" not in last
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a+)+$" * 40, "(?=merge)"])
+def test_a_pattern_that_cannot_be_searched_is_an_error_that_the_model_sees(
+    start_proxy: Any, upstream: ScriptedUpstream, pattern: str
+) -> None:
+    upstream.reply(f"```python\nsearch_tools(query={pattern!r})\n```", "I found none.")
+    said = [{"role": "user", "content": "Merge."}]
+    _, result, text = ask(start_proxy(), said, REGEX, False).content
+    assert result.content.error_code == "invalid_tool_input"
+    assert text.text == "I found none."
+    assert "is no regular expression" in str(upstream.requests[1]["messages"][-1])
