@@ -144,7 +144,8 @@ def defer_tools(
 
     Returns the request and its hosted tools with the search function. Raises `BadRequest`.
     """
-    asked = next((tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE), None)
+    searches = (tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE)
+    asked = next((tool for tool in searches if tool.get("execution") != "client"), None)
     if asked:
         hosted = replace(hosted, types=hosted.types | {SEARCH_TYPE})
     if not limit and not asked:
