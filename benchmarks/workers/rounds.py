@@ -153,11 +153,8 @@ def table(found: dict[int, list[Round]], seconds: float) -> Iterator[str]:
         ("calls per second of the proxy's CPU", _work, 0),
         ("CPU per call, ms: all of the proxy", attrgetter("proxy"), 2),
         ("... its workers", attrgetter("workers"), 2),
-        ("... their sandboxes", attrgetter("sandboxes"), 2),
         ("... the keeper", attrgetter("keeper"), 2),
-        (f"load generator, ms: {load.name()}", attrgetter("load"), 2),
         ("cores used by the proxy", attrgetter("cores"), 2),
-        ("... used by other work", attrgetter("others"), 2),
         ("... idle", attrgetter("idle"), 2),
     )
     for name, value, digits in rows:

@@ -64,6 +64,14 @@ def titled(title: str, environment: Environment) -> str:
     return f"{title} ({pins})"
 
 
+def together(rows: Table) -> Table:
+    """One row for all names with the same cells."""
+    return [
+        ("; ".join(name for name, *other in rows if other == cells), *cells)
+        for cells in map(list, dict.fromkeys(tuple(cells) for _, *cells in rows))
+    ]
+
+
 def clients(results: Sequence[Result]) -> Table:
     rows = []
     named = {(result.recorded["client"], result.recorded["packages"]) for result in results}
@@ -98,7 +106,7 @@ def agents(results: Sequence[Result]) -> Table:
         if any(cells):
             shown = (", ".join(result.requests for result in cell) for cell in cells)
             rows.append((titled(agent.title, agent.environment), *shown))
-    return [("agent", *STYLES), *rows]
+    return [("agent", *STYLES), *together(rows)]
 
 
 def frameworks(results: Sequence[Result]) -> Table:
@@ -112,7 +120,8 @@ def frameworks(results: Sequence[Result]) -> Table:
             shown = ", ".join(result.requests for result in own)
             title = titled(framework.title, framework.environment)
             rows.append((title, yes_if_passed(own), shown))
-    return [("framework", "several turns, results, structured output", "requests"), *rows]
+    titles = ("framework", "several turns, results, structured output", "requests")
+    return [titles, *together(rows)]
 
 
 def main(group: str, *files: str) -> None:
