@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from textwrap import shorten
 
 import structlog
 
@@ -52,6 +53,8 @@ from sandbox.engine import Engine
 log = structlog.get_logger()
 
 # The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
+_MAX_QUESTION = 1000
+"""Characters of a question that are read for the inspector's list."""
 _LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 
@@ -89,6 +92,8 @@ class Pipeline:
         """
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
+            words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
+            trace.question = shorten(words[:_MAX_QUESTION], 100, placeholder=" …")
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         client_messages = chat.messages
         route = route.with_profile(self.profile) if self.profile else route

@@ -53,8 +53,10 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             trace.call_count += 1
             if len(trace.calls) < _MAX_STORED:
                 trace.calls.append(event)
-        case HostedCallStarted():
+        case HostedCallStarted(name=name):
             trace.call_count += 1
+            if len(trace.hosted) < _MAX_STORED:
+                trace.hosted.append(name)
         case CodeFinished():
             if len(trace.cells) < _MAX_STORED:
                 trace.cells.append(event)

@@ -1,14 +1,16 @@
-"""The list of requests: filter, search, and pages."""
+"""The list of requests: filter, search, pages, and the totals of what is found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from emulator.traces.summary import TraceSummary
 
 ROWS_PER_PAGE = 50
 _MAX_QUERY = 200
+_MAX_CHOICES = 50
 FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "all": lambda _: True,
     "failed": lambda row: row.state == "failed",
@@ -16,6 +18,17 @@ FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "saved": lambda row: row.turns_saved > 0,
     "running": lambda row: row.state == "running",
 }
+FIELDS: Mapping[str, Callable[[TraceSummary], Collection[str]]] = {
+    "model": lambda row: [row.model],
+    "client": lambda row: [row.client_label],
+    "front": lambda row: [row.front],
+    "state": lambda row: [row.state],
+    "tool": lambda row: row.words,
+}
+"""Filters by a value that the requests have: query parameter -> the values of a request."""
+SINCE: Mapping[str, float] = {"5 minutes": 300, "1 hour": 3600, "6 hours": 21600}
+"""Values of the parameter ``since`` -> seconds."""
+PARAMETERS = ("q", "show", "page", "since", *FIELDS)
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,12 @@ class TracePage:
     pages: int
     query: str
     filter_name: str
+    selected: Mapping[str, str] = field(default_factory=dict)
+    """The chosen values of `FIELDS`, and of ``since``."""
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The values of all requests, the most frequent first."""
+    sums: Mapping[str, int] = field(default_factory=dict)
+    """Of all requests that are found: ``tokens_in``, ``tokens_out``, ``turns_saved`` and ``repairs``."""
 
     def link(self, page: int | None = None, filter_name: str | None = None) -> dict[str, str]:
         """The query parameters of another page, or of another filter."""
@@ -37,29 +56,56 @@ class TracePage:
             "page": str(page or 1),
         }
         defaults = {"q": "", "show": "all", "page": "1"}
-        return {name: value for name, value in values.items() if value != defaults[name]}
+        changed = {name: value for name, value in values.items() if value != defaults[name]}
+        return changed | dict(self.selected)
 
 
-def select_page(rows: Sequence[TraceSummary], parameters: Mapping[str, str]) -> TracePage:
-    """Select by ``q`` (words), ``show`` (a filter) and ``page``. Invalid values are ignored."""
+def select_page(
+    rows: Sequence[TraceSummary], parameters: Mapping[str, str], now: float
+) -> TracePage:
+    """Select by ``q`` (words), ``show`` (a filter), `FIELDS`, ``since`` and ``page``.
+
+    Invalid values are ignored.
+    """
     query = parameters.get("q", "").strip()[:_MAX_QUERY]
     name = parameters.get("show", "all")
     name = name if name in FILTERS else "all"
     is_shown = FILTERS[name]
-    found = [row for row in rows if is_shown(row) and (not query or _matches(row, query))]
+    selected = {key: value for key in FIELDS if (value := parameters.get(key, "")[:_MAX_QUERY])}
+    oldest = 0.0
+    if (since := parameters.get("since", "")) in SINCE:
+        oldest, selected["since"] = now - SINCE[since], since
+    values = [(FIELDS[key], value) for key, value in selected.items() if key in FIELDS]
+    found = [
+        row
+        for row in rows
+        if row.began >= oldest
+        and is_shown(row)
+        and all(value in values_of(row) for values_of, value in values)
+        and (not query or _matches(row, query))
+    ]
     pages = max(1, -(-len(found) // ROWS_PER_PAGE))
     number = parameters.get("page", "1")
     page = int(number) if number.isascii() and number.isdecimal() and len(number) < 8 else 1
     page = min(max(page, 1), pages)
     start = (page - 1) * ROWS_PER_PAGE
-    return TracePage(found[start : start + ROWS_PER_PAGE], len(found), page, pages, query, name)
+    counts = {key: Counter(v for row in rows for v in of(row) if v) for key, of in FIELDS.items()}
+    choices = {
+        key: [value[:_MAX_QUERY] for value, _ in count.most_common(_MAX_CHOICES)]
+        for key, count in counts.items()
+    }
+    names = ("tokens_in", "tokens_out", "turns_saved", "repairs")
+    sums = {name: sum(getattr(row, name) for row in found) for name in names}
+    shown = found[start : start + ROWS_PER_PAGE]
+    return TracePage(shown, len(found), page, pages, query, name, selected, choices, sums)
 
 
 def _matches(row: TraceSummary, query: str) -> bool:
     """Return True if a shown text contains the query in any case, or the body contains it exactly."""
     lowered = query.lower()
     shown = (
-        row.id, row.container, row.model, row.client, row.client_name, row.upstream, row.error, row.path,
+        row.id, row.question, row.container,
+        row.model, row.client, row.client_name, row.upstream, row.error, row.path,
         *row.words,
     )  # fmt: skip
     return any(lowered in text.lower() for text in shown) or query.encode() in row.body

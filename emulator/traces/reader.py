@@ -8,7 +8,7 @@ from typing import Any
 
 from emulator.errors import ExecutionFailed
 from emulator.shared.rpc import Call, KeeperUnavailable
-from emulator.traces.listing import TracePage
+from emulator.traces.listing import PARAMETERS, TracePage
 from emulator.traces.related import RelatedRequests
 from emulator.traces.summary import TraceSummary, checksums
 from emulator.traces.trace import Trace
@@ -32,7 +32,7 @@ class TraceReader:
 
     def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
         """For ``parameters`` see `select_page`."""
-        query = {name: parameters[name] for name in ("q", "show", "page") if name in parameters}
+        query = {name: parameters[name] for name in PARAMETERS if name in parameters}
         fields = self._call("page", query, client)
         return TracePage(
             **{**fields, "rows": [TraceSummary.from_json(row) for row in fields["rows"]]}

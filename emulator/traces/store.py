@@ -85,13 +85,15 @@ class TraceStore:
                 summary, text = replace(summary, body=old.summary.body), old.text
             stored = _StoredTrace(summary, text, self._now())
             if stored.size > self._max_bytes // MAX_PART:
-                stored = _StoredTrace(replace(summary, body=b"", words=()), None, stored.reported)
+                stored = _StoredTrace(
+                    replace(summary, body=b"", tools=(), called=()), None, stored.reported
+                )
             self._traces[summary.id] = stored
             self._bytes += stored.size - (old.size if old is not None else 0)
             self._shrink()
 
     def _page(self, parameters: Mapping[str, str], client: str | None) -> dict[str, Any]:
-        found = select_page(self._summaries_of(client), parameters)
+        found = select_page(self._summaries_of(client), parameters, self._now())
         return {
             **asdict(replace(found, rows=())),
             "rows": [replace(row, body=b"").to_json() for row in found.rows],

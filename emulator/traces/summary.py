@@ -12,6 +12,8 @@ from emulator.traces.trace import State, Trace
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
 
+_FRONTS = {"/chat/completions": "chat", "/responses": "responses", "/messages": "messages"}
+
 
 @dataclass(frozen=True)
 class TraceSummary:
@@ -36,8 +38,10 @@ class TraceSummary:
     status: int = 0
     error: str = ""
     code: str = ""
-    words: tuple[str, ...] = ()
-    """Names of the offered tools, and of the calls that were sent."""
+    question: str = ""
+    tools: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    """Names of the tools that were called, each once."""
     calls: tuple[str, ...] = ()
     """Ids of the calls that were sent."""
     resumed: tuple[str, ...] = ()
@@ -45,6 +49,20 @@ class TraceSummary:
     prompt: tuple[int, ...] = ()
     """A checksum of each message of the last turn."""
     body: bytes = b""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Names of the tools that were offered or called."""
+        return *self.tools, *self.called
+
+    @property
+    def front(self) -> str:
+        """The API: chat, responses, messages or other."""
+        return next((name for end, name in _FRONTS.items() if self.path.endswith(end)), "other")
+
+    @property
+    def client_label(self) -> str:
+        return self.client_name or self.client[:8]
 
     @classmethod
     def of(cls, trace: Trace) -> TraceSummary:
@@ -69,7 +87,9 @@ class TraceSummary:
             status=trace.status,
             error=trace.error[:_MAX_CHARS],
             code=trace.code[:_MAX_CHARS],
-            words=(*trace.tools, *dict.fromkeys(call.name for call in calls)),
+            question=trace.question,
+            tools=trace.tools,
+            called=tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),
             calls=tuple(call.id for call in calls),
             resumed=tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
             prompt=checksums(turns[-1].messages) if turns else (),
@@ -81,7 +101,9 @@ class TraceSummary:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TraceSummary:
-        lists = {name: tuple(fields[name]) for name in ("words", "calls", "resumed", "prompt")}
+        lists = {
+            name: tuple(fields[name]) for name in ("tools", "called", "calls", "resumed", "prompt")
+        }
         return cls(**{**fields, **lists, "body": fields["body"].encode("latin-1")})
 
 

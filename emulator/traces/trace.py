@@ -164,6 +164,8 @@ class Trace:
 
     model: str = ""
     """The model's name, as the client wrote it."""
+    question: str = ""
+    """The first words of the user's last message: whole words, so that a key in it can be hidden."""
     upstream: str = ""
     profile: str = ""
     mode: Mode = ""
@@ -182,6 +184,8 @@ class Trace:
     """The calls that were sent to the client, except an upstream's own, which are in its chunks."""
     call_count: int = 0
     """The number of all calls that were made, including an upstream's own and those of hosted tools."""
+    hosted: list[str] = field(default_factory=list)
+    """Names of the hosted tools that were called."""
     cell: str = ""
     """Code that the client sent to a container itself."""
     cells: list[CodeFinished] = field(default_factory=list)

@@ -33,7 +33,10 @@ print("sent")
 ```"""
 QUESTION: list[Any] = [
     {"role": "system", "content": "You are a helpful assistant."},
-    {"role": "user", "content": "Mail Ann the weather of the city that comes after Oslo."},
+    {
+        "role": "user",
+        "content": "Mail Ann (ann@example.com) the weather of the city that comes after Oslo.",
+    },
 ]
 RESULTS = ('{"next": "Rome", "temp": 3}', '{"next": "Bern", "temp": 19}', "ok")
 

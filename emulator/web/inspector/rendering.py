@@ -111,7 +111,7 @@ def _cut(text: str) -> str:
 
 def _clock(moment: float, *, zone: bool = True) -> Markup:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-    shown = f"{stamp[11:19]} UTC" if zone else stamp[11:19]
+    shown = f"{stamp[:10]} {stamp[11:19]}{' UTC' if zone else ''}"
     return Markup('<time datetime="{}">{}</time>').format(stamp, shown)
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from emulator.errors import EmulatorError, NotFound, Unauthorized
 from emulator.protocol import parse_body
 from emulator.traces import Trace, TraceReader, Turn
-from emulator.traces.listing import FILTERS
+from emulator.traces.listing import FILTERS, SINCE
 from emulator.traces.related import RelatedRequests
 from emulator.web.inspector import program_view, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
@@ -100,7 +100,8 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         template = "_rows.html" if "fragment" in request.args else "requests.html"
         count, size = recorded.count_and_bytes(viewer().client)
         return pages.page(
-            template, viewer=viewer(), listing=listing, filters=FILTERS, count=count, size=size,
+            template, viewer=viewer(), listing=listing, filters=FILTERS, periods=SINCE,
+            count=count, size=size,
             link=_link, here="requests",
         )  # fmt: skip
 

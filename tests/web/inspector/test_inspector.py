@@ -15,6 +15,7 @@ import pytest
 
 from emulator.client_keys import new_key
 from tests.support.inspected import HELLO, Inspected, stored
+from tests.support.processes import wait_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -265,7 +266,7 @@ def test_no_page_changes_with_what_others_do(inspect: Start, upstream: ScriptedU
 
     proxy.ask("bob-key")
     before = pages()
-    assert "1 request; 1 stored in" in shown(before[0])
+    assert re.search(r"1 request, 7 tokens in, 3 out; 1 stored in", shown(before[0]))
     for _ in range(7):
         proxy.ask("ann-key", messages=[{"role": "user", "content": "x" * 100_000}])
     assert pages() == before
@@ -381,3 +382,60 @@ def test_tokens_are_those_of_all_turns_also_of_a_failed_request(
     row = shown(proxy.get("/")[2])
     assert f"{tokens[0]} + " in row
     assert tokens[0] >= 14
+
+
+NARROWED = [
+    ("", 3),
+    ("model=one", 2),
+    ("model=one&state=called", 1),
+    ("state=answered", 2),
+    ("front=messages", 1),
+    ("front=chat&tool=get_weather", 2),
+    ("client=bob", 0),
+    ("since=1%20hour", 3),
+    ("since=nonsense", 3),
+]
+
+
+@pytest.mark.parametrize(("query", "count"), NARROWED)
+def test_the_list_has_filters_by_value_and_totals_of_what_is_found(
+    inspect: Start, upstream: ScriptedUpstream, query: str, count: int
+) -> None:
+    proxy = inspect()
+    upstream.reply(CALL, "Sunny.", "Hello.")
+    proxy.ask(model="one")
+    proxy.ask(model="one", messages=[{"role": "user", "content": f"Why? {EVIL} {'x' * 200}"}])
+    proxy.post("/v1/messages", {"model": "two", "max_tokens": 9, "messages": HELLO})
+    wait_until(lambda: all(one.seconds for one in stored(proxy.requests.reader)))
+    page = proxy.get(f"/?{query}")[2]
+    assert page.count('href="/inspector/requests/') == count
+    assert f"{count} request" in shown(page)
+    rows = proxy.requests.reader.page(dict(urllib.parse.parse_qsl(query)), None)
+    total = sum(trace.tokens_in for trace in stored(proxy.requests.reader))
+    assert (rows.sums["tokens_in"] == total) == (count == 3)
+    assert Markup(page).tags.count("script") == 1
+    for key, value in urllib.parse.parse_qsl(query):
+        if value != "nonsense":
+            kept = urllib.parse.urlencode({"show": "failed", key: value}).partition("&")[2]
+            [link] = re.findall(r'href="([^"]*show=failed[^"]*)"', page)
+            assert kept in html.unescape(link)
+    if not query:
+        assert "Weather in Oslo?" in shown(page)
+        assert "→ get_weather" in shown(page)
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown(page))
+        assert "x" * 200 not in shown(page)
+
+
+def test_a_client_is_offered_only_its_own_values_to_filter_by(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect(client_keys=("ann-key", "bob-key"), inspector_key="admin-key")
+    upstream.default = CALL
+    proxy.ask("ann-key", model="anns-model", messages=[{"role": "user", "content": "anns words"}])
+    proxy.ask("bob-key", model="bobs-model")
+    for path, count in (("/", 1), ("/?tool=get_weather", 1), ("/?q=anns", 0)):
+        page = shown(proxy.get(path, authorization="Bearer bob-key")[2])
+        assert f"{count} request" in page
+        assert "anns" not in page
+    everything = shown(proxy.get("/", authorization="Bearer admin-key")[2])
+    assert "anns words" in everything
