@@ -132,6 +132,7 @@ class InterpreterEngines:
             preload=PRELOADED,
             data_size=settings.container_bytes,
             cpu_seconds=_CPU_SECONDS,
+            programs=True,  # for `emulator.interpreter.shell`
             **_place(settings),
         )
 

@@ -198,6 +198,8 @@ class HostedCallStarted:
     arguments: dict[str, Any]
     approval_id: str | None = None
     """The `ApprovalRequested` that the client answered, if the call waited for one."""
+    container_id: str = ""
+    """The container in which the call runs, if it does."""
 
 
 @dataclass(frozen=True)

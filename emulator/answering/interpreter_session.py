@@ -115,25 +115,42 @@ def _find_or_create(
 ) -> tuple[Container, bool]:
     """Return the container, and whether it is new."""
     wanted = tool.get("container") or {"type": "auto"}
-    containers = interpreter.containers
     if isinstance(wanted, str):
-        return containers.get(client, wanted), False
+        return interpreter.containers.get(client, wanted), False
     place = f"tools[{_place(request, tool)}].container"
     if not isinstance(wanted, Mapping) or wanted.get("type") != "auto":
         raise BadRequest(
             f"Invalid value for {place!r}: expected the id of a container or type auto.", place
         )
+    auto = auto_container(wanted, place)
+    waiting = interpreter.waiting_cell(request.messages[-1].tool_call_id or "")
+    of_cell = [waiting.container_id] if waiting else []
+    known = [*_linked(request.messages), *auto.reuse, *of_cell]
+    return reuse_or_create(interpreter, settings, client, auto, known)
+
+
+def auto_container(wanted: Mapping[str, Any], place: str) -> AutoContainer:
+    """Read the container that a tool asks for at ``place``. Raises `BadRequest`."""
     try:
-        auto = AutoContainer.model_validate(wanted)
+        return AutoContainer.model_validate(wanted)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join([place, *map(str, first["loc"])])
         raise BadRequest(f"Invalid value for {at!r}: {first['msg']}.", at) from error
-    waiting = interpreter.waiting_cell(request.messages[-1].tool_call_id or "")
-    of_cell = [waiting.container_id] if waiting else []
-    for known in reversed([*_linked(request.messages), *auto.reuse, *of_cell]):
+
+
+def reuse_or_create(
+    interpreter: AnyInterpreter,
+    settings: Settings,
+    client: str,
+    auto: AutoContainer,
+    known: Sequence[str],
+) -> tuple[Container, bool]:
+    """Return the latest of the ``known`` containers that still exists or a new one, and whether it is new."""
+    containers = interpreter.containers
+    for container_id in reversed(known):
         try:
-            return containers.get(client, known), False
+            return containers.get(client, container_id), False
         except NotFound:
             continue
     approval = (

@@ -124,7 +124,13 @@ def _started(
 ) -> Iterator[HostedCallStarted]:
     if not tool.is_hidden:
         yield HostedCallStarted(
-            call.id, tool.kind, tool.server, tool.name, call.arguments, approval_id
+            call.id,
+            tool.kind,
+            tool.server,
+            tool.name,
+            call.arguments,
+            approval_id,
+            tool.container_id(),
         )
 
 

@@ -40,6 +40,8 @@ class HostedTool:
     has a result with ``is_error``. Cancelling the future cancels the call at its server."""
     needs_approval: bool = False
     """The client decides about each call before it runs."""
+    container_id: Callable[[], str] = str
+    """Returns the container in which calls run, made by the first call; "" if they run elsewhere."""
     is_hidden: bool = False
     """The client knows nothing of the tool: no front shows its calls."""
 

@@ -11,11 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
+from emulator.answering.hosted_shell import SHELL
 from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
 from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
+
+# Tools that run in a container -> the field that names it.
+_ENVIRONMENTS = {INTERPRETER: "container", SHELL: "environment"}
 
 # Responses field -> chat field.
 _RENAMED: Mapping[str, str] = {
@@ -48,10 +52,10 @@ def chat_request(
     request: ResponseRequest,
     messages: Sequence[Message],
     tools: Sequence[Json],
-    containers: Sequence[str] = (),
+    containers: Sequence[tuple[str, str]] = (),
 ) -> ChatCompletionRequest:
-    """Convert ``request``. ``tools`` have chat's shape (`tools.to_chat_tools`); ``containers`` are those in
-    which earlier cells ran, the latest last. Raises `BadRequest`."""
+    """Convert ``request``. ``tools`` have chat's shape (`tools.to_chat_tools`); ``containers`` are those of
+    earlier cells and shell commands (`hosted_items.used_containers`). Raises `BadRequest`."""
     chat_messages = [*messages]
     if request.instructions:
         chat_messages.insert(0, Message(role="system", content=request.instructions))
@@ -65,7 +69,7 @@ def chat_request(
         if (value := getattr(request, name)) is not None
     }
     if tools:
-        fields["tools"] = [_reusing(tool, containers) for tool in tools]
+        fields["tools"] = _reusing(tools, containers)
     if request.tool_choice is not None:
         fields["tool_choice"] = _tool_choice(request.tool_choice)
     if request.text is not None and request.text.verbosity is not None:
@@ -95,12 +99,27 @@ def _client_place(text: str, places: Sequence[str]) -> str:
     return _TOOL.sub(tool_place, _rename(text))
 
 
-def _reusing(tool: Json, containers: Sequence[str]) -> Json:
-    """Let an interpreter with an automatic container reuse that of the conversation (`AutoContainer`)."""
-    container = tool.get("container")
-    if tool["type"] != INTERPRETER or not isinstance(container, Mapping):
-        return tool
-    return {**tool, "container": {**container, "reuse": list(containers)}}
+def _reusing(tools: Sequence[Json], containers: Sequence[tuple[str, str]]) -> list[Json]:
+    """Let tools with an automatic container reuse that of the conversation (`AutoContainer`).
+
+    A cell that waits for a shell command occupies its container, so each of the two tools has its own.
+    """
+    kinds = {tool["type"] for tool in tools}
+    cells = [one for kind, one in containers if kind == INTERPRETER]
+    everything = [one for _, one in containers]
+    known = {INTERPRETER: everything, SHELL: everything}
+    if kinds.issuperset(known):
+        others = [one for kind, one in containers if kind == SHELL and one not in cells]
+        known = {INTERPRETER: cells, SHELL: others}
+    reusing: list[Json] = []
+    for tool in tools:
+        name = _ENVIRONMENTS.get(tool["type"], "")
+        wanted = tool.get(name)
+        if isinstance(wanted, Mapping):
+            reusing.append({**tool, name: {**wanted, "reuse": known[tool["type"]]}})
+        else:
+            reusing.append(tool)
+    return reusing
 
 
 def _tool_choice(choice: str | Json) -> str | Json:

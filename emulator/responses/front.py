@@ -25,7 +25,7 @@ from emulator.responses.chat import at_client_place, chat_request
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
-from emulator.responses.hosted_items import check_approvals, listed_servers
+from emulator.responses.hosted_items import check_approvals, listed_servers, used_containers
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest
 from emulator.responses.response import initial_response
@@ -169,9 +169,6 @@ class ResponseFront:
             *items.parse(self.stored.with_outputs(client, input_items)),
         ]
         check_approvals(history, input_items)
-        containers = [
-            item.container_id for item in parsed_items if isinstance(item, items.CodeCallItem)
-        ]
         tools = request.tools or []
         new_tools = added_tools([*history, *input_items], tools)
         offered = to_chat_tools([*tools, *new_tools])
@@ -183,6 +180,7 @@ class ResponseFront:
                         "input is missing: there is nothing to summarize.", param="input"
                     )
                 chat_messages.append(final_message)
+            containers = used_containers([*history, *input_items])
             chat = chat_request(request, chat_messages, offered.tools, containers)
             listed = listed_servers([*history, *input_items])
             chat = chat.model_copy(update={"listed_servers": listed})

@@ -18,6 +18,7 @@ Json: TypeAlias = dict[str, Any]
 
 CALL, APPROVAL, SEARCH, TOOL_SEARCH = "mcp_", "mcpr_", "ws_", "tsc_"
 """The prefixes of the ids of calls, of approval requests, of web searches and of tool searches."""
+SHELL_CALL, SHELL_OUTPUT = "sh_", "sho_"
 _CALL_ID = "call_"
 
 CONVERTED = ("mcp_call", "mcp_approval_request", "tool_search_call")
@@ -109,6 +110,17 @@ def listed_servers(items: Sequence[Json]) -> dict[str, list[Json]]:
         if item.get("error") is None and isinstance(tools, list):
             listed[label] = [tool for tool in tools if isinstance(tool, dict)]
     return listed
+
+
+def used_containers(items: Sequence[Json]) -> list[tuple[str, str]]:
+    """Return the type of the tool and the container of each cell and shell call, the latest last."""
+    used: list[tuple[str, Any]] = []
+    for item in items:
+        if item["type"] == "code_interpreter_call":
+            used.append(("code_interpreter", item.get("container_id")))
+        elif item["type"] == "shell_call" and isinstance(item.get("environment"), Mapping):
+            used.append(("shell", item["environment"].get("container_id")))
+    return [(kind, one) for kind, one in used if isinstance(one, str)]
 
 
 def _arguments(text: Any) -> str:

@@ -6,6 +6,7 @@ The ids of calls and of approval requests are derived from the call's id, so tha
 
 from __future__ import annotations
 
+from emulator import json_codec
 from emulator.events import (
     ApprovalRequested,
     HostedCallFinished,
@@ -15,7 +16,15 @@ from emulator.events import (
     serialize_arguments,
 )
 from emulator.hosted.search_results import FoundPage, read_pages
-from emulator.responses.hosted_items import APPROVAL, CALL, SEARCH, TOOL_SEARCH, item_id, text_of
+from emulator.responses.hosted_items import (
+    APPROVAL,
+    CALL,
+    SEARCH,
+    SHELL_OUTPUT,
+    TOOL_SEARCH,
+    item_id,
+    text_of,
+)
 from emulator.responses.items import Json
 from emulator.responses.output import Events, ItemWriter
 
@@ -98,6 +107,37 @@ class WebSearchWriter(ItemWriter):
         sources = [{"type": "url", "url": page.url} for page in found_pages(result)]
         status = "failed" if result.is_error else "completed"
         yield self._done(status=status, action={**self._action, "sources": sources})
+
+
+class ShellOutputWriter(ItemWriter):
+    """Writes the outputs of the commands of a shell call."""
+
+    def __init__(self, index: int, call: HostedCallStarted, result: HostedCallFinished) -> None:
+        item = {"id": item_id(SHELL_OUTPUT, call.id), "type": "shell_call_output"}
+        most = call.arguments.get("max_output_length")
+        fields: Json = {"call_id": call.id, "status": "in_progress", "output": []}
+        super().__init__(index, {**item, **fields, "max_output_length": most})
+        self._result = result
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        outputs = _command_outputs(text_of(self._result.content))
+        for n, output in enumerate(outputs):
+            texts = {name: output[name] for name in ("stdout", "stderr")}
+            place = {"command_index": n}
+            yield self._event("shell_call_output_content.delta", **place, delta=texts)
+            yield self._event("shell_call_output_content.done", **place, output=[output])
+        yield self._done(status="completed", output=outputs)
+
+
+def _command_outputs(text: str) -> list[Json]:
+    """The outputs in a result; a call that did not run has its reason as the output of one command."""
+    try:
+        outputs: list[Json] = json_codec.loads(text)
+    except json_codec.NotJSON:
+        outcome = {"type": "exit", "exit_code": 1}
+        outputs = [{"stdout": "", "stderr": text, "outcome": outcome}]
+    return outputs
 
 
 def found_pages(result: HostedCallFinished) -> list[FoundPage]:

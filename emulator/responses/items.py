@@ -23,7 +23,7 @@ Status = Literal["in_progress", "interpreting", "completed", "incomplete", "fail
 MAX_ITEMS = 10_000
 MESSAGE_BREAK = "\n\n"
 """Separates a response's text before an item of a type in `SEPARATING` from its text after that item."""
-SEPARATING = ("code_interpreter_call", "mcp_call", "web_search_call")
+SEPARATING = ("code_interpreter_call", "mcp_call", "web_search_call", "shell_call_output")
 
 
 class ItemModel(BaseModel):

@@ -10,7 +10,16 @@ import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.events import CallStarted, CodeFinished, Image, Logs, ToolCall, ToolKind, pieces
+from emulator.events import (
+    CallStarted,
+    CodeFinished,
+    HostedCallStarted,
+    Image,
+    Logs,
+    ToolCall,
+    ToolKind,
+    pieces,
+)
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -154,7 +163,9 @@ class CallItemWriter(ItemWriter):
 class ClientToolCallWriter(ItemWriter):
     """Writes a call of a tool with its own item type, such as ``shell_call``."""
 
-    def __init__(self, index: int, key: str, call: ToolCall, tool: ClientTool) -> None:
+    def __init__(
+        self, index: int, key: str, call: ToolCall | HostedCallStarted, tool: ClientTool
+    ) -> None:
         item = {"id": key, "type": tool.call_type, "call_id": call.id, "status": "in_progress"}
         super().__init__(index, {**item, **tool.fields(call.arguments)})
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from emulator import json_codec
+from emulator.responses.hosted_items import SHELL_OUTPUT, item_id
 
 Json: TypeAlias = dict[str, Any]
 
@@ -85,7 +86,9 @@ CALLS: Mapping[str, Callable[[Json], ConvertedCall | None]] = {
 
 
 def _shell_output(item: Json) -> str:
-    """The output and the exit status of each command of a ``shell_call``."""
+    """The output and the exit status of each command of a ``shell_call``; JSON if the proxy ran it."""
+    if item.get("id") == item_id(SHELL_OUTPUT, str(item.get("call_id"))):
+        return json_codec.dumps([*_objects(item.get("output"))]).decode()
     return "\n\n".join(map(_command_output, _objects(item.get("output"))))
 
 

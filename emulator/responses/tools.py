@@ -8,7 +8,8 @@ the model. Knows nothing of messages or answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from emulator.responses.items import Json
@@ -34,9 +35,15 @@ def _exec(arguments: Mapping[str, Any]) -> Json:
     return {"action": {"type": "exec", **known, **arguments}}
 
 
-def _commands(arguments: Mapping[str, Any]) -> Json:
-    known = {"timeout_ms": None, "max_output_length": None}
-    return {"action": {**known, **arguments}, "environment": {"type": "local"}}
+def _commands(arguments: Mapping[str, Any], environment: Json | None = None) -> Json:
+    missing = {name: None for name in ("timeout_ms", "max_output_length") if name not in arguments}
+    return {"action": {**arguments, **missing}, "environment": environment or {"type": "local"}}
+
+
+def container_shell(container_id: str) -> ClientTool:
+    """The form of the calls of a shell that runs in a container."""
+    environment = {"type": "container_reference", "container_id": container_id}
+    return replace(CLIENT_TOOLS["shell"], fields=partial(_commands, environment=environment))
 
 
 def _operation(arguments: Mapping[str, Any]) -> Json:

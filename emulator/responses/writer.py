@@ -37,11 +37,13 @@ from emulator.events import (
 )
 from emulator.hosted.search_results import FoundPage
 from emulator.responses import citations
+from emulator.responses.hosted_items import SHELL_CALL, item_id
 from emulator.responses.hosted_output import (
     ApprovalRequestWriter,
     FoundToolsWriter,
     HostedCallWriter,
     ListedToolsWriter,
+    ShellOutputWriter,
     ToolSearchWriter,
     WebSearchWriter,
     found_pages,
@@ -56,7 +58,7 @@ from emulator.responses.output import (
     MessageItemWriter,
     ReasoningItemWriter,
 )
-from emulator.responses.tools import CallForm, found_tools, to_chat_tools
+from emulator.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
 from emulator.upstream.context_errors import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
@@ -90,6 +92,8 @@ class ResponseWriter:
         self._open: _OpenItem | None = None
         self._running: dict[str, HostedCallWriter | ToolSearchWriter | WebSearchWriter] = {}
         """Call id -> the item of a hosted call that runs."""
+        self._shell_calls: dict[str, HostedCallStarted] = {}
+        """Call id -> a shell call whose output is not written yet."""
         self._pages: dict[str, FoundPage] = {}
         """What web searches have found, by URL."""
         self._files: dict[str, CreatedFile] = {}
@@ -156,6 +160,10 @@ class ResponseWriter:
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
+            case HostedCallStarted(kind="shell"):
+                yield from self._shell(event)
+            case HostedCallFinished(key) if key in self._shell_calls:
+                yield from self._shell(event)
             case ToolsListed() | HostedCallStarted() | HostedCallFinished() | ApprovalRequested():
                 yield from self._hosted(event)
             case Finish(reason, usage):
@@ -206,6 +214,17 @@ class ResponseWriter:
                 yield from self._running[key].start()
             case ApprovalRequested():
                 yield from ApprovalRequestWriter(self._items, event).all_events()
+
+    def _shell(self, event: HostedCallStarted | HostedCallFinished) -> Events:
+        if not isinstance(self._open, CodeCallWriter):  # a cell waits for the call
+            yield from self._close()
+        if isinstance(event, HostedCallStarted):
+            self._shell_calls[event.id] = event
+            key, tool = item_id(SHELL_CALL, event.id), container_shell(event.container_id)
+            yield from ClientToolCallWriter(self._items, key, event, tool).all_events()
+        else:
+            call = self._shell_calls.pop(event.id)
+            yield from ShellOutputWriter(self._items, call, event).all_events()
 
     def _separated(self, text: str) -> str:
         """Separate text after a cell or a hosted call from text before it, as in chat: the SDK's

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.anthropic.threads import Threads
@@ -135,6 +136,7 @@ def open_services(
         if hosted is None:
             hosted = HostedRoom(settings)
             opening.callback(hosted.close)
+        hosted = ContainerShell(hosted, interpreter, settings)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,

@@ -1,7 +1,8 @@
 """Stops: network (own net namespace; seccomp allows no socket but AF_UNIX), host files (only the
 interpreter and system libraries are visible, read-only), host processes (own pid namespace), host
 environment, capabilities, gaining privileges, new namespaces, system calls that `sandbox.fences.syscalls`
-does not list, a shell (there is none). /tmp, /mnt/data and /dev/shm are private and have a size limit.
+does not list, a shell (there is none, unless the launch asks for `programs`). /tmp, /mnt/data and /dev/shm
+are private and have a size limit.
 
 Does not stop: bugs in the allowed system calls; reading the packages installed next to the interpreter;
 memory spread over many processes without a control group (`sandbox.fences.cgroups`).
@@ -33,6 +34,8 @@ PERMIT_FIX = (
 RUN_FOLDER = "/run/kernel"
 """The folder of the kernel's sockets, inside the sandbox."""
 
+# Debian's awk, for one, is a link to /etc/alternatives.
+_PROGRAMS = (Path("/bin"), Path("/usr/bin"), Path("/etc/alternatives"))
 _DISTRIBUTION = "tool_use_api_emulator"
 _MiB = 1024 * 1024
 KERNEL_MEMORY = 128 * _MiB
@@ -77,13 +80,15 @@ def prepare_launch(
     data_size: int,
     memory: int,
     processes: int,
+    programs: bool = False,
     options: Sequence[str] = (),
     pass_fds: Sequence[int] = (),
 ) -> Iterator[Launch]:
     """Prepare to run `command` in a new sandbox. Start the launch inside the context.
 
     `data_size` is the size of /tmp and of /mnt/data in bytes. `memory` is the limit of all processes
-    together, without what a Python kernel itself uses. `options` are further bwrap options that refer to
+    together, without what a Python kernel itself uses. With `programs`, those of /usr/bin are visible, which
+    run inside the same fences. `options` are further bwrap options that refer to
     descriptors in `pass_fds`. The caller removes the control group, if there is one. Raises
     SandboxUnavailable.
     """
@@ -95,7 +100,7 @@ def prepare_launch(
         line = [
             bwrap,
             *_isolation_options(),
-            *_file_options(data_size),
+            *_file_options(data_size, programs=programs),
             "--seccomp",
             str(filter_fd),
             *options,
@@ -166,7 +171,7 @@ def new_uid() -> int:
     return (1 << 30) + (os.getpid() % (1 << 22)) * 256 + next(_launched) % 256
 
 
-def _file_options(data_size: int) -> list[str]:
+def _file_options(data_size: int, *, programs: bool = False) -> list[str]:
     files = []
     existing: set[Path] = set()
 
@@ -182,7 +187,7 @@ def _file_options(data_size: int) -> list[str]:
         make_parents(Path(place))
         files += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
         existing.add(Path(place))
-    readable = _readable_paths()
+    readable = _readable_paths(_PROGRAMS if programs else ())
     for path in readable:
         make_parents(path)
         if path.is_symlink():
@@ -234,10 +239,16 @@ def interpreter() -> Path:
     return started.parent.resolve() / started.name
 
 
-def _readable_paths() -> list[Path]:
+def _readable_paths(programs: Sequence[Path] = ()) -> list[Path]:
     """The host files that a kernel may read: the interpreter, its packages, the system libraries."""
     python = interpreter()
-    wanted = {python, python.resolve(), Path("/etc/ld.so.cache"), Path("/usr/bin/setpriv")}
+    wanted = {
+        python,
+        python.resolve(),
+        Path("/etc/ld.so.cache"),
+        Path("/usr/bin/setpriv"),
+        *programs,
+    }
     # An own prefix of the interpreter (a venv, pyenv) is bound completely, the system's prefix is not.
     wanted |= {Path(prefix) for prefix in (sys.prefix, sys.base_prefix)} - {
         Path("/usr"), Path("/usr/local"), Path("/"),

@@ -28,7 +28,7 @@ from typing import IO, Any, Protocol
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import Integer
+from traitlets import Bool, Integer
 
 from sandbox import cores
 from sandbox.errors import SandboxUnavailable
@@ -93,6 +93,7 @@ class IpcProvisioner(LocalProvisioner):
     cpu_seconds = Integer(600, help="CPU seconds in a kernel's life")
     processes = Integer(64, help="processes and threads")
     data_size = Integer(64 * _MiB, help="bytes in /mnt/data, and in /tmp")
+    programs = Bool(False, help="bubblewrap: the programs of /usr/bin are visible")
 
     @property
     def popen(self) -> Process:
@@ -190,6 +191,7 @@ class BubblewrapProvisioner(IpcProvisioner):
                     data_size=self.data_size,
                     memory=self.memory,
                     processes=self.processes,
+                    programs=self.programs,
                     options=[*options, CONNECTION],
                     pass_fds=(write_info, connection),
                 ) as launch:

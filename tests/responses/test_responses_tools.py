@@ -43,7 +43,6 @@ HOSTED: list[Json] = [
     {"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "mac"},
     {"type": "image_generation"},
     {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}},
-    {"type": "shell", "environment": {"type": "container_auto"}},
     {"type": "of_tomorrow"},
 ]
 

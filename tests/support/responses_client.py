@@ -100,6 +100,10 @@ def check_events(events: list[Json]) -> Json:
         assert event.get("item_id", added[index]["id"]) == added[index]["id"]
         if kind == "shell_call_command.added":
             assert event["command_index"] == open_items[index].count("\0")
+        if kind.startswith("shell_call_output_content"):
+            if kind.endswith(".delta"):
+                open_items[index] += event["delta"]["stdout"] + event["delta"]["stderr"]
+            continue
         open_items[index] += event.get("delta", "")
         if kind == "shell_call_command.done":
             open_items[index] += "\0"
@@ -126,6 +130,8 @@ def whole_text(item: Json) -> str:
             return "".join(part["text"] for part in item["summary"])
         case "function_call" | "mcp_call":
             return str(item["arguments"])
+        case "shell_call_output":
+            return "".join(one["stdout"] + one["stderr"] for one in item["output"])
         case "custom_tool_call":
             return str(item["input"])
         case "code_interpreter_call":
