@@ -7,6 +7,7 @@ tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator fit [--model MODEL] [--minutes N] [--write]
 tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
+tool-emulator run AGENT [-- ARGS]
 tool-emulator keys new NAME
 tool-emulator --version
 
@@ -32,10 +33,10 @@ USAGE = """\
 {program} doctor [settings]           show which engines, fences and MCP servers work
 {program} mcp [settings]              show the tools of the MCP servers, and what is wrong with them
 {program} upstream [--ask] [settings] show the upstream and what chose it; --ask: which server answers
-{program} explain TOOLS.json [--reply FILE] [settings]
-                 show what a model sees of the tools, and how a reply would be read; -: standard input
+{program} explain TOOLS.json          show what a model sees, and how a reply is read; see explain --help
 {program} fit [settings]              measure which way of calling tools suits a model; see fit --help
 {program} chat [QUESTION]             talk to a model that may use your tools; see chat --help
+{program} run AGENT [-- ARGS]         start codex, claude, opencode, qwen, pi or cline; see run --help
 {program} keys new NAME               make a client key and its table for client_keys_file
 {program} --version, --help, --help-all
 
@@ -52,11 +53,13 @@ NOT_CONFIGURED = 3
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command in ``arguments`` (default: ``sys.argv``); without a command, ``serve``."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    end = argv.index("--") if "--" in argv else len(argv)
+    argv, foreign = argv[:end], argv[end:]  # what follows -- is the agent's of `run`
     if "--version" in argv:
         print(f"tool-emulator {emulator.__version__}")
         return
     for flag in ("--help-all", "--help", "-h"):
-        if flag in argv and argv[0] not in ("explain", "fit", "chat"):
+        if flag in argv and argv[0] not in ("explain", "fit", "chat", "run"):
             _help(everything=flag == "--help-all")
             return
     # Settings may precede the command: --base-url URL upstream. The value of a flag may be a command's name.
@@ -71,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hint = nearest(argv[0], list(COMMANDS))
         _exit_with(f"{argv[0]}: there is no such command{hint}")
     try:
-        sys.exit(command(argv[1:]) if command else _serve(argv))
+        sys.exit(command([*argv[1:], *foreign]) if command else _serve([*argv, *foreign]))
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -183,6 +186,12 @@ def _chat(arguments: Sequence[str]) -> int:
     return chat(_program(), arguments)
 
 
+def _run(arguments: Sequence[str]) -> int:
+    from emulator.terminal.run import main as run
+
+    return run(_program(), arguments)
+
+
 def _keys(arguments: Sequence[str]) -> int:
     """Print a new client key on standard error, and its entry for the keys file on standard output."""
     if len(arguments) != 2 or arguments[0] != "new":
@@ -207,6 +216,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "explain": _explain,
     "fit": _fit,
     "chat": _chat,
+    "run": _run,
     "keys": _keys,
 }
 

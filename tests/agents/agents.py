@@ -103,6 +103,7 @@ def agent(title: str, environment: str) -> Agent:
 
 AGENTS = (
     agent("Codex CLI", "codex"),
+    agent("Claude Code", "claude-code"),
     agent("opencode", "opencode"),
     agent("Qwen Code", "qwen-code"),
     agent("Pi", "pi"),

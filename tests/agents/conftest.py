@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from emulator.terminal.run import end_processes_of
 
 
 @pytest.fixture
@@ -20,7 +19,4 @@ def home() -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as made:
         yield Path(made)
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if f"HOME={made}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), signal.SIGKILL)
+        end_processes_of(made)

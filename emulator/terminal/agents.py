@@ -1,0 +1,154 @@
+"""The coding agents of `tool-emulator run`: how each is installed and pointed at the proxy.
+
+The rows contain the address, key and model that docs/agents.md shows; `Connection` replaces them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+_PLACEHOLDERS = re.compile("http://127.0.0.1:8001|your-model|your-key")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What an agent needs to know of the proxy."""
+
+    url: str
+    model: str
+    key: str
+
+    def fill(self, text: str, escape: Callable[[str], str] = str) -> str:
+        """Return ``text`` with these values, escaped, instead of the placeholders."""
+        values = {"your-model": self.model, "your-key": self.key}
+        return _PLACEHOLDERS.sub(lambda found: escape(values.get(found[0], self.url)), text)
+
+
+@dataclass(frozen=True)
+class Agent:
+    title: str
+    """The title of its section in docs/agents.md."""
+    install: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Paths in the home -> JSON or TOML."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    """Precede the user's arguments."""
+    setup: tuple[str, ...] = ()
+    """Arguments of a first run, which writes the agent's own files."""
+
+    def files_for(self, connection: Connection) -> dict[str, str]:
+        """Paths in the home -> their text."""
+        return {path: connection.fill(text, _quote) for path, text in self.files.items()}
+
+    def describe(self, program: str, connection: Connection) -> str:
+        """The configuration for people to copy: files, then shell commands."""
+        parts = [f"~/{path}:\n\n{text}" for path, text in self.files_for(connection).items()]
+        commands = []
+        if self.variables:
+            filled = (
+                f"{name}={connection.fill(value, shlex.quote)}"
+                for name, value in self.variables.items()
+            )
+            commands.append(f"export {' '.join(filled)}")
+        commands += [
+            shlex.join([program, *(connection.fill(word) for word in arguments)])
+            for arguments in (self.setup, self.arguments)
+            if arguments
+        ]
+        return "\n".join([*parts, *commands])
+
+
+def _quote(text: str) -> str:
+    """``text`` inside a string of JSON, which is also one of TOML."""
+    return json.dumps(text)[1:-1]
+
+
+AGENTS: Mapping[str, Agent] = {
+    "codex": Agent(
+        "Codex CLI",
+        "npm install -g @openai/codex",
+        {
+            ".codex/config.toml": """\
+model = "your-model"
+model_provider = "proxy"
+
+[model_providers.proxy]
+name = "Tool Use API Emulator"
+base_url = "http://127.0.0.1:8001/v1"
+wire_api = "responses"
+"""
+        },
+    ),
+    "claude": Agent(
+        "Claude Code",
+        "npm install -g @anthropic-ai/claude-code",
+        variables={
+            "ANTHROPIC_BASE_URL": "http://127.0.0.1:8001",
+            "ANTHROPIC_AUTH_TOKEN": "your-key",
+            "ANTHROPIC_MODEL": "your-model",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "your-model",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        },
+    ),
+    "opencode": Agent(
+        "opencode",
+        "npm install -g opencode-ai",
+        {
+            ".config/opencode/opencode.json": """\
+{
+  "model": "proxy/your-model",
+  "provider": {
+    "proxy": {
+      "npm": "@ai-sdk/openai-compatible",
+      "name": "Tool Use API Emulator",
+      "options": {"baseURL": "http://127.0.0.1:8001/v1", "apiKey": "your-key"},
+      "models": {"your-model": {}}
+    }
+  }
+}
+"""
+        },
+    ),
+    "qwen": Agent(
+        "Qwen Code",
+        "npm install -g @qwen-code/qwen-code",
+        variables={
+            "OPENAI_BASE_URL": "http://127.0.0.1:8001/v1",
+            "OPENAI_API_KEY": "your-key",
+            "OPENAI_MODEL": "your-model",
+        },
+        arguments=("--auth-type", "openai"),
+    ),
+    "pi": Agent(
+        "Pi",
+        "npm install -g @earendil-works/pi-coding-agent",
+        {
+            ".pi/agent/models.json": """\
+{
+  "providers": {
+    "proxy": {
+      "baseUrl": "http://127.0.0.1:8001/v1",
+      "apiKey": "your-key",
+      "api": "openai-completions",
+      "models": [{"id": "your-model"}]
+    }
+  }
+}
+"""
+        },
+        arguments=("--provider", "proxy", "--model", "your-model"),
+    ),
+    "cline": Agent(
+        "Cline CLI",
+        "npm install -g cline",
+        setup=(
+            *("auth", "openai", "--apikey", "your-key", "--modelid", "your-model"),
+            *("--baseurl", "http://127.0.0.1:8001/v1"),
+        ),
+    ),
+}

@@ -1,0 +1,242 @@
+"""`tool-emulator run AGENT`: a proxy and a coding agent in a temporary home, which end together.
+
+The agent stays in the terminal's process group: Ctrl-C is its own. The proxy has its own session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO, NoReturn
+
+import urllib3
+
+from emulator.command_line import nearest
+from emulator.configuration import ConfigurationError, read
+from emulator.terminal.agents import AGENTS, Agent, Connection
+
+_ROOT = Path(__file__).resolve().parents[2]
+_START_SECONDS = 120.0
+_STOP_SECONDS = 15.0
+_REQUEST_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_NOT_FOUND = 127
+"""The exit code of a shell for an unknown program."""
+_INHERITED = frozenset(
+    "PATH TERM COLORTERM NO_COLOR LANG LANGUAGE TZ SHELL USER LOGNAME TMPDIR VIRTUAL_ENV".split()
+)
+"""The user's variables that an agent gets, with ``LC_*``. Others may be keys, or lead to the user's files."""
+
+
+class _CannotRun(Exception):
+    """The message says why, and ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(program: str, arguments: Sequence[str]) -> int:
+    """Run the command. Returns the agent's exit code; 127 if it is not installed, 1 or 2 without a start."""
+    own = list(arguments)
+    agent_arguments: list[str] = []
+    if "--" in own:
+        agent_arguments = own[own.index("--") + 1 :]
+        own = own[: own.index("--")]
+    options, rest = _parser(program).parse_known_args(own)
+    try:
+        name = _take_agent(program, rest)
+        configuration = read(rest, listens=False)
+        if options.print_config:
+            url = f"http://127.0.0.1:{configuration.settings.port or 8001}"
+            connection = Connection(url, options.model or "your-model", options.key or "your-key")
+            print(AGENTS[name].describe(name, connection))
+            return 0
+        command = shutil.which(name)
+        if command is None:
+            raise _CannotRun(
+                f"{name} is not on PATH; install it: {AGENTS[name].install}", _NOT_FOUND
+            )
+        upstream = [] if configuration.upstream_is_configured else ["--local-model"]
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _exit)
+        key = options.key or "any"
+        with _home() as home, _proxy([*upstream, *rest], key) as (url, model):
+            connection = Connection(url, options.model or model, key)
+            return _run_agent(AGENTS[name], command, agent_arguments, connection, home)
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except _CannotRun as error:
+        print(error, file=sys.stderr)
+        return error.code
+
+
+def _take_agent(program: str, words: list[str]) -> str:
+    """Remove the agent's name from ``words`` and return it. The other words are settings."""
+    for word in words:
+        if word in AGENTS:
+            words.remove(word)
+            return word
+    hint = nearest(words[0], list(AGENTS)) if words else ""
+    raise _CannotRun(f"usage: {program} run {'|'.join(AGENTS)} [settings] [-- ARGS]{hint}", 2)
+
+
+@contextmanager
+def _home() -> Iterator[Path]:
+    """A new folder, not in /tmp, where Codex's sandbox fails. At the end, kills the processes that use it."""
+    parent = "/var/tmp"  # noqa: S108 - mkdtemp chooses the name
+    with tempfile.TemporaryDirectory(
+        prefix="tool-emulator-",
+        dir=parent if os.access(parent, os.W_OK) else None,
+        ignore_cleanup_errors=True,
+    ) as folder:
+        try:
+            yield Path(folder)
+        finally:
+            end_processes_of(folder)
+
+
+def end_processes_of(home: str) -> None:
+    """Kill the processes whose HOME is ``home``: Cline leaves a daemon. Needs Linux's /proc."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"HOME={home}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@contextmanager
+def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
+    """Serve on a free port; yields the URL and the first model. Raises `_CannotRun`."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+    # -P: the working folder is the user's project, whose modules must not replace the standard library's.
+    command = [sys.executable, "-P", "-c", "from emulator.cli import main; main()", "serve"]
+    # The last value of a flag counts: the user may choose another store, but no other address.
+    command += ["--store", ":memory:", "--files-dir", ":temporary:", *settings]
+    command += ["--host", "127.0.0.1", "--port", port]
+    with (
+        tempfile.TemporaryFile() as log,  # without a name: the agent must not read the inspector's token
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            url = f"http://127.0.0.1:{port}"
+            model = _wait_for_model(process, url, key, log)
+            if inspector := re.search(rf"{url}/\?token=\w+", _read(log)):
+                print(f"The inspector shows each request: {inspector[0]}", file=sys.stderr)
+            yield url, model
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait_for_model(process: subprocess.Popen[bytes], url: str, key: str, log: IO[bytes]) -> str:
+    """Wait until the proxy lists models, and return the first; "any" if the upstream has no list."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            response = urllib3.request(
+                "GET",
+                f"{url}/v1/models",
+                headers={"authorization": f"Bearer {key}"},
+                timeout=_REQUEST_SECONDS,
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError:
+            time.sleep(_POLL_SECONDS)
+            continue
+        if response.status == 200:
+            return next((str(model["id"]) for model in response.json()["data"]), "any")
+        message = response.json()["error"]["message"]
+        if response.status in (401, 403):
+            raise _CannotRun(f"{message} (--key KEY)")
+        if response.status >= 500:
+            raise _CannotRun(message)
+        return "any"
+    raise _CannotRun(f"The proxy did not start:\n{_read(log)[-2000:].strip()}")
+
+
+def _read(log: IO[bytes]) -> str:
+    """The text of ``log`` so far. The proxy shares the file's position, which must not move."""
+    return os.pread(log.fileno(), 1 << 20, 0).decode(errors="replace")
+
+
+def _run_agent(
+    agent: Agent, command: str, arguments: Sequence[str], connection: Connection, home: Path
+) -> int:
+    """Configure the agent in ``home``, run it in the working folder and return its exit code."""
+    for path, text in agent.files_for(connection).items():
+        file = home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    env = {n: v for n, v in os.environ.items() if n in _INHERITED or n.startswith("LC_")}
+    env["HOME"] = str(home)
+    env |= {name: connection.fill(value) for name, value in agent.variables.items()}
+    if agent.setup:
+        _set_up([command, *(connection.fill(word) for word in agent.setup)], env)
+    words = [connection.fill(word) for word in agent.arguments]
+    # The terminal sends Ctrl-C to the agent too, which decides. (A handler does not outlast exec.)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    process = subprocess.Popen([command, *words, *arguments], env=env)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: process.send_signal(received))
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _set_up(command: Sequence[str], env: Mapping[str, str]) -> None:
+    run = subprocess.run(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if run.returncode:
+        raise _CannotRun(f"{command[0]} cannot be configured:\n{run.stdout[-2000:].strip()}")
+
+
+def _exit(number: int, _: FrameType | None) -> NoReturn:
+    """A signal before the agent runs: leave, and so end the proxy and remove the home."""
+    sys.exit(128 + number)
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{program} run",
+        usage=f"{program} run {{{','.join(AGENTS)}}} [settings] [-- ARGS]",
+        description="Start a coding agent with a proxy of its own, and a configuration in a temporary home.",
+        epilog="Settings (--base-url URL ...) may follow. Without an upstream, the embedded model answers.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", help="the model (default: the first that the upstream lists)")
+    add("--key", help="a client key of the proxy")
+    add("--print-config", action="store_true", help="show what to write into the agent's own files")
+    return parser
