@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,16 +73,22 @@ class HostedHistory:
         The answer, as the client gets it, is ``words`` and its own ``calls``. The last of the ``hidden``
         messages that is the assistant's becomes the answer's message.
         """
-        if self.store is None or not any(message.role == "tool" for message in hidden):
+        if self.store is None:
+            return
+        *_, digest = digests(
+            self._start, [*self.messages, Message(role="assistant", content=words)]
+        )
+        key = self._key("hidden", calls[0] if calls else digest)
+        if not any(message.role == "tool" for message in hidden):
+            if not calls:  # the same answer in the same words may have been given with calls before
+                with suppress(StoreFailed):
+                    self.store.delete([key])
             return
         value = _dump(hidden, set(calls))
         if len(value) > MAX_VALUE_BYTES:
             log.warning("results of hosted calls are too large to be stored", bytes=len(value))
             value = _dump(hidden, set(calls), with_results=False)
-        *_, digest = digests(
-            self._start, [*self.messages, Message(role="assistant", content=words)]
-        )
-        self._put(self._key("hidden", calls[0] if calls else digest), value)
+        self._put(key, value)
 
     def result(self, call: str) -> HostedResult | None:
         """The stored result of a call that this request repeats."""

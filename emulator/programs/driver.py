@@ -108,7 +108,8 @@ class Driver:
         unsupported: Unsupported | None = None
         for engine in self.engines:
             rules, held = self._rules, None
-            if engine.name == _SLOW and self.held is not None and not reread_tools:
+            holds = self.held is not None and (engine.name == _SLOW or self.held.is_chain)
+            if self.held is not None and holds and not reread_tools:
                 rules = replace(rules, held_tools=self.held.tools)
                 held = self.held.take(program, seed, recorded, scalars)
             attempt = Attempt(rules, program, rewritten, recorded, scalars, reread_tools)
@@ -128,6 +129,8 @@ class Driver:
                             if held is None
                             else attempt.continue_with(session, recorded)
                         )
+                    if self.held is not None:
+                        self.held.count_calls(outcome.calls)
                     if self.held is not None and attempt.can_continue:
                         closing = opened.pop_all()
                         waiting = (attempt, session, closing, program, seed, recorded, scalars)

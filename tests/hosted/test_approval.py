@@ -71,12 +71,12 @@ def test_an_approved_call_runs_and_the_program_resumes(
     shop = Shop(start_app(hosted=server)[1])
     upstream.reply(PROGRAM, "Booked.")
     first = shop.answer(GO)
-    [asked] = of_kind(first, ApprovalRequested)
-    assert (asked.server, asked.name, asked.arguments) == ("shop", "book", {"id": "a2"})
+    [request] = of_kind(first, ApprovalRequested)
+    assert (request.server, request.name, request.arguments) == ("shop", "book", {"id": "a2"})
     assert isinstance(first[-1], Finish) and first[-1].reason == "tool_calls"
     assert server.made == ["search(to='Oslo')"]
-    second = shop.answer(in_history(asked), decision(asked, True))
-    assert [event.approval_id for event in of_kind(second, HostedCallStarted)] == [asked.id, None]
+    second = shop.answer(in_history(request), decision(request, True))
+    assert [event.approval_id for event in of_kind(second, HostedCallStarted)] == [request.id, None]
     assert server.made == ["search(to='Oslo')", "book(id='a2')", "check(id='a2')"]
     assert "a2 on time" in upstream.requests[1]["messages"][-1]["content"]
 
@@ -88,8 +88,8 @@ def test_a_declined_call_ends_the_program_and_the_model_gets_the_reason(
     upstream.reply(
         "```python\ntry:\n    book('a1')\nexcept Exception:\n    check('a1')\n```", "I did not."
     )
-    [asked] = of_kind(shop.answer(GO), ApprovalRequested)
-    shop.answer(in_history(asked), decision(asked, False, "Too expensive."))
+    [request] = of_kind(shop.answer(GO), ApprovalRequested)
+    shop.answer(in_history(request), decision(request, False, "Too expensive."))
     assert server.made == []
     assert "not approved: Too expensive." in upstream.requests[1]["messages"][-1]["content"]
 
@@ -112,9 +112,9 @@ def test_without_anything_stored_the_history_suffices(
 ) -> None:
     upstream.reply(PROGRAM, "Booked.")
     shop = Shop(start_app(hosted=server)[1])
-    [asked] = of_kind(shop.answer(GO), ApprovalRequested)
+    [request] = of_kind(shop.answer(GO), ApprovalRequested)
     other = Shop(start_app(hosted=server)[1], *shop.messages)
-    other.answer(in_history(asked), decision(asked, True))
+    other.answer(in_history(request), decision(request, True))
     assert server.made == ["search(to='Oslo')", "book(id='a2')"]
     assert "booked" in upstream.requests[1]["messages"][-1]["content"]
 

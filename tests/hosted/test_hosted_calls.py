@@ -62,7 +62,7 @@ MIXED = [
 @pytest.mark.parametrize(
     ("own", "others"), [row[1:] for row in MIXED], ids=[row[0] for row in MIXED]
 )
-def test_each_prompt_begins_with_the_one_before_whoever_runs_the_calls(
+def test_each_prompt_begins_with_the_one_before_no_matter_who_runs_the_calls(
     start_proxy: Any, upstream: ScriptedUpstream, ask: Any, profile: str, own: Any, others: Any
 ) -> None:
     server = hosted(*own)
@@ -100,6 +100,18 @@ def test_a_mixed_message_sends_only_the_clients_calls_and_both_results_reach_the
     assert answer.choices[0].message.content == "Done."
     assert server.made == ["check(id='a2')"]
     assert "on time 2" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def test_the_same_answer_to_the_same_question_without_calls_is_shown_without_calls(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    client = connect(start_proxy(hosted=hosted(CHECK)))
+    upstream.reply(block("check('a2')"), "Done.", "Bye.", "Done.", "Bye.")
+    for _ in range(2):
+        converse(client, ["Go.", "Thanks."], tools=[SERVER], local={})
+    *_, first, second = upstream.requests
+    assert [message["content"] for message in second["messages"][1:]] == ["Go.", "Done.", "Thanks."]
+    assert broken_prefixes([first, second]) == []
 
 
 def test_another_replica_continues_and_a_repeated_request_makes_no_call_again(

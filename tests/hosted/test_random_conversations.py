@@ -1,4 +1,4 @@
-"""Whatever a model writes and whoever runs its tools, each prompt begins with the one before."""
+"""For anything that a model writes, and any owner of its tools, each prompt begins with the one before."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_prompt_begins_with_the_one_before(
         own = [tool for tool in TOOLS if tool not in server.definitions]
         before = len(upstream.requests)
         with suppress(openai.InternalServerError, KeyError):  # it may give up on such a model
-            spoken = [f"Question {n}." for n in range(3)]
+            spoken = [f"Question {n} of {seed}." for n in range(3)]
             converse(client, spoken, tools=[*own, SERVER], local=LOCAL, turns=40)
         assert broken_prefixes(upstream.requests[before:]) == []
 
