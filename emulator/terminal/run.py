@@ -25,6 +25,7 @@ import urllib3
 
 from emulator.command_line import nearest
 from emulator.configuration import ConfigurationError, read
+from emulator.settings_sources import CONFIG_VARIABLE
 from emulator.terminal.agents import AGENTS, Agent, Connection
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,8 @@ def main(program: str, arguments: Sequence[str]) -> int:
         agent_arguments = own[own.index("--") + 1 :]
         own = own[: own.index("--")]
     options, rest = _parser(program).parse_known_args(own)
+    # A project's own emulator.toml must not choose the upstream or start commands before its user trusts it.
+    os.environ.setdefault(CONFIG_VARIABLE, os.devnull)
     try:
         name = _take_agent(program, rest)
         configuration = read(rest, listens=False)

@@ -88,6 +88,16 @@ def test_an_agent_runs_with_its_own_proxy_and_home(
     assert "The inspector shows each request: http://127.0.0.1:" in ended.err
 
 
+def test_a_projects_own_settings_file_decides_nothing(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+) -> None:
+    (tmp_path / "emulator.toml").write_text("no_such_setting = 1\n")
+    run = ("run", "codex", "--base-url", upstream.base_url)
+    assert command_line(*run, home=tmp_path, variables=variables).code == 3
+    named = {**variables, "EMULATOR_CONFIG": "emulator.toml"}
+    assert "no_such_setting" in command_line(*run, home=tmp_path, variables=named).err
+
+
 @pytest.fixture
 def waiting(
     tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
