@@ -20,7 +20,7 @@ Call = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TaskVerdict:
     """What an answer did. If no call is expected, ``function`` and ``arguments`` mean that none was made."""
 
     function: bool
@@ -51,7 +51,7 @@ class Task:
     exact: bool
     """Texts are compared character by character."""
 
-    def judge(self, calls: Sequence[Call]) -> Verdict:
+    def judge(self, calls: Sequence[Call]) -> TaskVerdict:
         """Compare the calls of an answer, in any order, with the expected ones."""
         found, wanted = sorted(n for n, _ in calls), sorted(n for n, _ in self.calls)
         unmatched = list(calls)
@@ -59,7 +59,7 @@ class Task:
             right = (c for c in unmatched if c[0] == name and self._same(c[1], arguments))
             if (match := next(right, None)) is not None:
                 unmatched.remove(match)
-        return Verdict(
+        return TaskVerdict(
             function=found == wanted,
             arguments=found == wanted and not unmatched,
             needless=max(0, len(calls) - len(self.calls)),

@@ -86,7 +86,7 @@ class Answerer:
     store: KeyValueStore | None
     habits: ModelHabits
     request: AnswerRequest
-    held: HeldRun | None = None
+    waiting_run: HeldRun | None = None
     """The run of a program that waits for hosted calls of this answer."""
     open_session: Callable[[], InterpreterSession] | None = None
     """Opens the code interpreter, if the model may use one."""
@@ -111,7 +111,7 @@ class Answerer:
             max_calls=self.settings.program_calls,
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
-            held=self.held,
+            waiting_run=self.waiting_run,
         )
         resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:

@@ -160,12 +160,12 @@ class Pipeline:
         until = self.upstreams.deadline()
         if not (request.hosted.tools or request.hosted.listings):
             return self._with_fallbacks(request, until)
-        held = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
-        answer = partial(self._with_fallbacks, until=until, held=held)
-        return HostedCalls(request, self.store, answer, until, held.close).events()
+        waiting_run = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
+        answer = partial(self._with_fallbacks, until=until, waiting_run=waiting_run)
+        return HostedCalls(request, self.store, answer, until, waiting_run.close).events()
 
     def _with_fallbacks(
-        self, request: AnswerRequest, until: float, held: HeldRun | None = None
+        self, request: AnswerRequest, until: float, waiting_run: HeldRun | None = None
     ) -> Generator[AnswerEvent, None, None]:
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
@@ -173,7 +173,7 @@ class Pipeline:
             events_before_output: list[AnswerEvent] = []
             try:
                 for event in self._answer(
-                    request.with_route(route), until, held, has_fallback=True
+                    request.with_route(route), until, waiting_run, has_fallback=True
                 ):
                     if has_output or isinstance(event, UpstreamAccepted):
                         yield event
@@ -190,7 +190,7 @@ class Pipeline:
             else:
                 yield from events_before_output if not has_output else ()
                 return
-        yield from self._answer(request.with_route(routes[-1]), until, held)
+        yield from self._answer(request.with_route(routes[-1]), until, waiting_run)
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""
@@ -218,7 +218,7 @@ class Pipeline:
         self,
         request: AnswerRequest,
         until: float,
-        held: HeldRun | None,
+        waiting_run: HeldRun | None,
         *,
         has_fallback: bool = False,
     ) -> Iterator[AnswerEvent]:
@@ -238,7 +238,7 @@ class Pipeline:
             store=self.store,
             habits=self.habits,
             request=request,
-            held=held,
+            waiting_run=waiting_run,
             open_session=self._session_opener(request),
         )
         return answerer.events()

@@ -28,7 +28,7 @@ from emulator.fit.profile_file import CannotWrite, as_toml, write
 from emulator.fit.progress import Progress
 from emulator.fit.report import Report
 from emulator.fit.scores import score
-from emulator.fit.server import Server, describe_server
+from emulator.fit.server import FitServer, describe_server
 from emulator.fit.ways import TITLES, ChatTemplate, Way, all_ways, current_way
 from emulator.settings import Settings
 from emulator.settings_sources import APPLICATION, DEFAULT_FILE
@@ -127,7 +127,7 @@ def _fit(
 class _Run:
     options: argparse.Namespace
     settings: Settings
-    server: Server
+    server: FitServer
     outcomes: Outcomes
     ways: Sequence[Way]
 
@@ -203,7 +203,7 @@ class _Run:
         )
 
 
-def _chat_template(file: Path | None, server: Server, path: Path) -> ChatTemplate:
+def _chat_template(file: Path | None, server: FitServer, path: Path) -> ChatTemplate:
     """The user's ``file``, or the server's template, stored at ``path``."""
     if file is None:
         if not server.chat_template:
@@ -219,7 +219,7 @@ def _chat_template(file: Path | None, server: Server, path: Path) -> ChatTemplat
     return ChatTemplate(name)
 
 
-def _ways(names: str, settings: Settings, server: Server, template: ChatTemplate) -> list[Way]:
+def _ways(names: str, settings: Settings, server: FitServer, template: ChatTemplate) -> list[Way]:
     """The ways to measure, the wanted ones if the user names some. Raises `_Stop`."""
     found = list(all_ways(settings, server.route, server.grammar, template, small=server.small))
     if not names:
@@ -255,7 +255,7 @@ def _file(configuration: Configuration) -> Path:
     return configuration.file.path or Path(os.environ.get("EMULATOR_CONFIG") or DEFAULT_FILE)
 
 
-def _not_chosen(name: str, server: Server) -> str:
+def _not_chosen(name: str, server: FitServer) -> str:
     """Why the row that was written is not used; "" if it is."""
     try:
         route = Routes(read([], listens=False).settings).of(server.route.client_model)

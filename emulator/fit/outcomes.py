@@ -16,9 +16,9 @@ from emulator.tasks import Call
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of one task in one way. ``function`` and ``arguments`` are those of `tasks.Verdict`, and
-    False without an answer."""
+class TaskOutcome:
+    """What became of one task in one way. ``function`` and ``arguments`` are those of `tasks.TaskVerdict`,
+    and False without an answer."""
 
     way: str
     task: str
@@ -42,7 +42,7 @@ class Outcomes:
     path: Path
     identity: Mapping[str, str]
     """What is measured: server, model, tasks."""
-    known: dict[tuple[str, str], Outcome] = field(default_factory=dict)
+    known: dict[tuple[str, str], TaskOutcome] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -56,8 +56,8 @@ class Outcomes:
                     ours = row["identity"] == self.identity
                 elif ours and "refused" in row:
                     self.refused[str(row["way"])] = str(row["refused"])
-                elif ours and row.keys() == {each.name for each in fields(Outcome)}:
-                    self.known[row["way"], row["task"]] = Outcome(**row)
+                elif ours and row.keys() == {each.name for each in fields(TaskOutcome)}:
+                    self.known[row["way"], row["task"]] = TaskOutcome(**row)
 
     def start(self, *, again: bool = False) -> None:
         """Begin to append; ``again`` forgets the earlier lines. Raises ``OSError``."""
@@ -66,7 +66,7 @@ class Outcomes:
             self.path.unlink(missing_ok=True)
         self._append({"identity": self.identity})
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: TaskOutcome) -> None:
         self.known[outcome.way, outcome.task] = outcome
         self._append(asdict(outcome))
 
@@ -74,7 +74,7 @@ class Outcomes:
         self.refused[way] = reason
         self._append({"way": way, "refused": reason})
 
-    def of(self, way: str) -> list[Outcome]:
+    def of(self, way: str) -> list[TaskOutcome]:
         return [outcome for (name, _), outcome in self.known.items() if name == way]
 
     def _append(self, row: Mapping[str, Any]) -> None:

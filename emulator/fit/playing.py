@@ -14,7 +14,7 @@ from emulator.chat.chunks import collect
 from emulator.chat.front import complete
 from emulator.engines import open_engines
 from emulator.errors import EmulatorError, UpstreamFailed
-from emulator.fit.outcomes import Outcome
+from emulator.fit.outcomes import TaskOutcome
 from emulator.fit.ways import Way
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
@@ -69,7 +69,7 @@ def open_pipelines(
 
 def play(
     pipeline: Pipeline, way: str, task: Task, fields: Mapping[str, Any], *, first: bool
-) -> Outcome:
+) -> TaskOutcome:
     """Ask for the task until the model has made its calls or answers in words.
 
     ``fields`` are the request's other fields, ``model`` among them. Raises `UpstreamAway`, and `WayRefused`
@@ -96,7 +96,7 @@ def play(
         traces.current.reset(token)
     verdict = task.judge(calls)
     answered = not problem and (has_words or bool(calls))
-    return Outcome(
+    return TaskOutcome(
         way=way,
         task=task.id,
         function=verdict.function and answered,

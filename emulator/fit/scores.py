@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from emulator.fit.outcomes import Outcome
+from emulator.fit.outcomes import TaskOutcome
 from emulator.tasks import Task
 
 
@@ -65,7 +65,7 @@ class Score:
         }
 
 
-def score(way: str, outcomes: Sequence[Outcome], tasks: Mapping[str, Task]) -> Score:
+def score(way: str, outcomes: Sequence[TaskOutcome], tasks: Mapping[str, Task]) -> Score:
     """Count ``outcomes``, those of one way."""
     calling = [outcome for outcome in outcomes if tasks[outcome.task].calls]
     talking = [outcome for outcome in outcomes if not tasks[outcome.task].calls]

@@ -15,7 +15,7 @@ from emulator.upstream_settings import Grammar
 
 
 @dataclass(frozen=True)
-class Server:
+class FitServer:
     route: Route
     kind: ServerKind
     chat_template: str = ""
@@ -34,7 +34,7 @@ class Server:
         return "json_schema" if self.kind.schema_field == "off" else self.kind.schema_field
 
 
-def describe_server(settings: Settings, model: str) -> Server:
+def describe_server(settings: Settings, model: str) -> FitServer:
     """Ask the server of ``model``, or of the first model that it lists if that is "".
 
     Raises `UpstreamFailed` if it does not answer, and `NotFound` if no model is known.
@@ -63,6 +63,6 @@ def describe_server(settings: Settings, model: str) -> Server:
     route = routes.of(model)
     template = properties.get("chat_template") if isinstance(properties, dict) else ""
     template = template if isinstance(template, str) else ""
-    return Server(
+    return FitServer(
         route, kind, template, small=choose("auto", route.model, (), route.description).few_shot
     )

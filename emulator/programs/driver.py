@@ -62,7 +62,7 @@ class Driver:
     max_calls: int = 128
     one_at_a_time: bool = False
     order: Order = "auto"
-    held: HeldRun | None = None
+    waiting_run: HeldRun | None = None
     """Where a run waits for results that arrive in the same answer."""
 
     def run(self, program: Program, recorded: Sequence[CallRecord] = (), seed: int = 0) -> Outcome:
@@ -107,18 +107,20 @@ class Driver:
     ) -> Outcome:
         unsupported: Unsupported | None = None
         for engine in self.engines:
-            rules, held = self._rules, None
-            holds = self.held is not None and (engine.name == _SLOW or self.held.is_chain)
-            if self.held is not None and holds and not reread_tools:
-                rules = replace(rules, held_tools=self.held.tools)
-                held = self.held.take(program, seed, recorded, scalars)
+            rules, waiting = self._rules, None
+            holds = self.waiting_run is not None and (
+                engine.name == _SLOW or self.waiting_run.is_chain
+            )
+            if self.waiting_run is not None and holds and not reread_tools:
+                rules = replace(rules, held_tools=self.waiting_run.tools)
+                waiting = self.waiting_run.take(program, seed, recorded, scalars)
             attempt = Attempt(rules, program, rewritten, recorded, scalars, reread_tools)
             try:
                 preamble = self.toolset.preamble + rewritten.preamble + scalars.preamble
                 with traces.record_time(f"sandbox {engine.name}"), ExitStack() as opened:
-                    if held is not None:
-                        attempt, session = held.attempt, held.session
-                        opened.enter_context(held.closing)
+                    if waiting is not None:
+                        attempt, session = waiting.attempt, waiting.session
+                        opened.enter_context(waiting.closing)
                     else:
                         session = opened.enter_context(
                             engine.session(attempt.names, preamble=preamble, seed=seed)
@@ -126,15 +128,15 @@ class Driver:
                     with stop_on_disconnect(session.kill):
                         outcome = (
                             attempt.drive(session)
-                            if held is None
+                            if waiting is None
                             else attempt.continue_with(session, recorded)
                         )
-                    if self.held is not None:
-                        self.held.count_calls(outcome.calls)
-                    if self.held is not None and attempt.can_continue:
+                    if self.waiting_run is not None:
+                        self.waiting_run.count_calls(outcome.calls)
+                    if self.waiting_run is not None and attempt.can_continue:
                         closing = opened.pop_all()
-                        waiting = (attempt, session, closing, program, seed, recorded, scalars)
-                        self.held.hold(WaitingRun(*waiting))
+                        parts = (attempt, session, closing, program, seed, recorded, scalars)
+                        self.waiting_run.hold(WaitingRun(*parts))
                 metrics.PROGRAM_RUNS.labels(engine.name, "ran").inc()
                 return outcome
             except Unsupported as error:

@@ -1,6 +1,6 @@
 """The coding agents of `tool-emulator run`: how each is installed and pointed at the proxy.
 
-The rows contain the address, key and model that docs/agents.md shows; `Connection` replaces them.
+The rows contain the address, key and model that docs/agents.md shows; `AgentConnection` replaces them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PLACEHOLDERS = re.compile("http://127.0.0.1:8001|your-model|your-key")
 
 
 @dataclass(frozen=True)
-class Connection:
+class AgentConnection:
     """What an agent needs to know of the proxy."""
 
     url: str
@@ -41,11 +41,11 @@ class Agent:
     setup: tuple[str, ...] = ()
     """Arguments of a first run, which writes the agent's own files."""
 
-    def files_for(self, connection: Connection) -> dict[str, str]:
+    def files_for(self, connection: AgentConnection) -> dict[str, str]:
         """Paths in the home -> their text."""
         return {path: connection.fill(text, _quote) for path, text in self.files.items()}
 
-    def describe(self, program: str, connection: Connection) -> str:
+    def describe(self, program: str, connection: AgentConnection) -> str:
         """The configuration for people to copy: files, then shell commands."""
         parts = [f"~/{path}:\n\n{text}" for path, text in self.files_for(connection).items()]
         commands = []

@@ -26,7 +26,7 @@ import urllib3
 from emulator.command_line import nearest
 from emulator.configuration import ConfigurationError, read
 from emulator.settings_sources import CONFIG_VARIABLE
-from emulator.terminal.agents import AGENTS, Agent, Connection
+from emulator.terminal.agents import AGENTS, Agent, AgentConnection
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
@@ -64,7 +64,9 @@ def main(program: str, arguments: Sequence[str]) -> int:
         configuration = read(rest, listens=False)
         if options.print_config:
             url = f"http://127.0.0.1:{configuration.settings.port or 8001}"
-            connection = Connection(url, options.model or "your-model", options.key or "your-key")
+            connection = AgentConnection(
+                url, options.model or "your-model", options.key or "your-key"
+            )
             print(AGENTS[name].describe(name, connection))
             return 0
         command = shutil.which(name)
@@ -77,7 +79,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
             signal.signal(number, _exit)
         key = options.key or "any"
         with _home() as home, _proxy([*upstream, *rest], key) as (url, model):
-            connection = Connection(url, options.model or model, key)
+            connection = AgentConnection(url, options.model or model, key)
             return _run_agent(AGENTS[name], command, agent_arguments, connection, home)
     except ConfigurationError as error:
         print(error, file=sys.stderr)
@@ -188,7 +190,7 @@ def _read(log: IO[bytes]) -> str:
 
 
 def _run_agent(
-    agent: Agent, command: str, arguments: Sequence[str], connection: Connection, home: Path
+    agent: Agent, command: str, arguments: Sequence[str], connection: AgentConnection, home: Path
 ) -> int:
     """Configure the agent in ``home``, run it in the working folder and return its exit code."""
     for path, text in agent.files_for(connection).items():

@@ -10,9 +10,9 @@ While a connection is established and a request is sent, the client's disconnect
 resolution of a name cannot be interrupted.
 
 `UpstreamResponse.shut_down` may be called from any thread at any time. It must only end the connection while
-its own response owns it: a moment later the connection may serve another client. `Connection.lock` guards
-that change of owner. It ends the *socket* that the response was read from, since `http.client` forgets the
-connection's own as soon as a head says ``connection: close``.
+its own response owns it: a moment later the connection may serve another client. `UpstreamConnection.lock`
+guards that change of owner. It ends the *socket* that the response was read from, since `http.client`
+forgets the connection's own as soon as a head says ``connection: close``.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RawResponse(http.client.HTTPResponse):
         return content
 
 
-class Connection(HTTPConnection):
+class UpstreamConnection(HTTPConnection):
     """Knows which response owns it, and since when it has been idle."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -243,10 +243,10 @@ class _KernelTimeoutSocket(socket.socket):
         return self._seconds
 
 
-class PlainConnection(Connection):
+class PlainConnection(UpstreamConnection):
     def _new_conn(self) -> socket.socket:
         return _KernelTimeoutSocket(super()._new_conn())
 
 
-class SecureConnection(Connection, HTTPSConnection):
+class SecureConnection(UpstreamConnection, HTTPSConnection):
     pass

@@ -24,9 +24,9 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from emulator.errors import UpstreamFailed
 from emulator.upstream.connections import (
     READ_SIZE,
-    Connection,
     PlainConnection,
     SecureConnection,
+    UpstreamConnection,
 )
 from emulator.upstream.failures import without_password
 
@@ -44,7 +44,9 @@ class UpstreamResponse:
         """Names match in any case."""
         self._response = response
         self._connection = response.connection
-        self._raw = self._connection.reading if isinstance(self._connection, Connection) else None
+        self._raw = (
+            self._connection.reading if isinstance(self._connection, UpstreamConnection) else None
+        )
         self._is_encoded = "content-encoding" in response.headers
 
     def read(self) -> bytes:
@@ -110,7 +112,7 @@ class UpstreamResponse:
 
     def shut_down(self) -> None:
         """End the connection, from any thread: a waiting `read` returns or raises immediately."""
-        if isinstance(self._connection, Connection):
+        if isinstance(self._connection, UpstreamConnection):
             self._connection.shut_down(self._raw)
 
     def close(self) -> None:
@@ -171,7 +173,7 @@ class _IdleConnections(queue.LifoQueue[Any]):
     """The queue of a pool. It fills itself with None at first."""
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if isinstance(item, Connection):
+        if isinstance(item, UpstreamConnection):
             item.set_idle()
         super().put(item, block, timeout)
 
