@@ -71,7 +71,7 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "pydantic/pydantic-ai: pydantic_ai/_deferred.py": (r"The tool call was denied",),
     "openai/openai-agents-python: src/agents/tool.py": (r"Tool execution was not approved",),
     "vercel/ai: packages/openai/src/chat": (r"Tool execution denied",),
-    "this proxy, of hosted calls": (NOT_APPROVED,),
+    "this proxy: a hosted call": (NOT_APPROVED,),
 }
 """How results begin that say that the user, or a rule of the user, rejected the call; by their writers."""
 

@@ -67,6 +67,8 @@ TEXTS: list[tuple[str, Failure | None]] = [
     ("Tool run not found", FAILED),
     ("Tool execution was blocked", FAILED),
     ("Operation aborted", FAILED),
+    # Calls that this proxy runs
+    ("This call was not approved: too expensive", REFUSED),
     # Frameworks
     ("User rejected the tool call for `send_email` with id call-2", REFUSED),
     ("User rejected the tool call for `send_email` with reason: not now", REFUSED),

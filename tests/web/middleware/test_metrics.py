@@ -21,7 +21,7 @@ from tests.support.scripted import Reply, ScriptedUpstream
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "dashboard.json"
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT = {"model": "never-listed", "messages": [{"role": "user", "content": "Hi"}]}
 SAMPLE = re.compile(r"^(emulator_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 ROUTE = 'route="/v1/chat/completions"'
 Samples = Counter[tuple[str, str]]
@@ -78,7 +78,7 @@ def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
 def test_tokens_are_counted_by_listed_model_and_named_client(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    """A failed answer's tokens count too."""
+    """Those of a failed answer count too, of all four turns: three tokens each, or as estimated."""
     key = new_key()
     (tmp_path / "keys").write_text(entry("ann", key))
     proxy = start_proxy(client_keys_file=str(tmp_path / "keys"), engines=("monty",))
@@ -93,7 +93,7 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     )
     assert status == 502
     labels = f'client="ann",direction="out",model="{listed["data"][0]["id"]}"'
-    wait_until(lambda: counted(proxy, before).get(("emulator_tokens_total", labels), 0) >= 12)
+    wait_until(lambda: counted(proxy, before).get(("emulator_tokens_total", labels), 0) > 6)
 
 
 def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:
