@@ -51,6 +51,7 @@ ENVIRONMENT = {
     "TZ": "UTC",
     "IPYTHONDIR": f"{RUN_FOLDER}/ipython",
     "MPLCONFIGDIR": f"{RUN_FOLDER}/matplotlib",
+    "XDG_CACHE_HOME": f"{RUN_FOLDER}/cache",  # fontconfig writes there, and HOME is the user's folder
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",  # a replayed program sees its sets in the same order
     "JUPYTER_PLATFORM_DIRS": "1",
