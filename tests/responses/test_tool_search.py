@@ -99,6 +99,11 @@ def test_the_items_fit_openais_schemas_and_the_input_takes_them(
     _, call, output, _ = response["output"]
     validator("ToolSearchCall").validate(call)
     validator("ToolSearchOutput").validate(output)
+    upstream.reply("Yes.")
+    history = [{"role": "user", "content": "Merge c1."}, *response["output"]]
+    again = {**body, "input": [*history, {"role": "user", "content": "Sure?"}]}
+    assert send(url, again)[0] == 200
+    assert "def crm_merge(" in str(upstream.requests[-1]["messages"])
 
 
 @pytest.mark.parametrize(
