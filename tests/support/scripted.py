@@ -20,12 +20,12 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from tests.support.serving import serving
@@ -40,6 +40,7 @@ ERROR_EVENT: Mapping[str, Any] = MappingProxyType(
     {"message": "scripted failure mid-stream", "type": "server_error", "param": None, "code": None}
 )
 MALFORMED = '{"id": "chatcmpl-scripted", "choices": [{"delta": {"content": "bro'
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
 LAST_CHUNK = b"0\r\n\r\n"
 POLL = 0.02  # seconds between two looks at whether the client has left
@@ -59,7 +60,9 @@ class Reply:
     `tool_calls` are `{"name": ..., "arguments": dict or str, "id": optional}`.
     A `status` other than 200 answers `body` (JSON, or a str sent as it is) or else an error of
     OpenAI's shape.
-    `frames` are exact SSE bytes sent instead of everything above, for a decoder's tests.
+    `frames` are exact SSE bytes sent instead of everything above, for a decoder's tests; `raw` are
+    the bytes of the whole HTTP response, after which the connection is closed (`fault="silent"`:
+    when the client has left).
 
     `fault` happens when `after` deltas have been sent (the opening role delta is not counted):
     "drop" resets the connection, "malformed" sends one frame of broken JSON and goes on,
@@ -82,19 +85,11 @@ class Reply:
     after: int = 0
     tool_calls: Sequence[Mapping[str, Any]] = ()
     frames: Sequence[bytes] | None = None
+    raw: Iterable[bytes] | None = None
 
     def __post_init__(self) -> None:
-        if self.fault is not None and self.fault not in get_args(Fault):
-            raise ValueError(f"fault={self.fault!r}: expected one of {get_args(Fault)}")
-        if isinstance(self.chunks, int) and self.chunks < 1:
-            raise ValueError(f"chunks={self.chunks}: a delta holds at least 1 character")
-        if isinstance(self.chunks, str):
-            raise ValueError("chunks is a str: expected an int or a list of strings")
         if isinstance(self.chunks, Sequence):
-            whole = "".join(self.chunks)
-            if self.text not in ("", whole):
-                raise ValueError(f"text={self.text!r} is not what its chunks join to: {whole!r}")
-            object.__setattr__(self, "text", whole)
+            object.__setattr__(self, "text", "".join(self.chunks))
 
     def calls(self) -> list[dict[str, Any]]:
         """The tool calls in OpenAI's shape."""
@@ -297,22 +292,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self._path() != "/chat/completions":
+        if self._path() not in ("/chat/completions", "/completions"):
             self._send_json(404, error_body(404, f"no such path: {self.path}"))
             return
-        try:
-            body = json.loads(raw)
-        except ValueError as error:
-            self._send_json(400, error_body(400, f"the body is not JSON: {error}"))
-            return
-        if not isinstance(body, dict):
-            self._send_json(400, error_body(400, "the body is not a JSON object"))
-            return
+        body = json.loads(raw)
         self._record(body)
         reply = self.server.upstream.answer(self.exchange)
         try:
             self._pause(reply.first_delay)
-            if reply.status != 200:
+            if reply.raw is not None:
+                self._send_raw(reply, reply.raw)
+            elif reply.status != 200:
                 self._send_error(reply)
             elif body.get("stream"):
                 self._stream(reply, body)
@@ -334,6 +324,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.exchange = Exchange(self.command, self.path, headers, body)
 
     # Answers
+
+    def _send_raw(self, reply: Reply, raw: Iterable[bytes]) -> None:
+        self.close_connection = True
+        for piece in raw:
+            self.wfile.write(piece)
+        if reply.fault == "silent":
+            self._pause(float("inf"))
 
     def _send_error(self, reply: Reply) -> None:
         if isinstance(reply.body, str):
@@ -476,6 +473,13 @@ def envelope(kind: str, body: Body) -> dict[str, Any]:
 
 def sse(event: Any) -> bytes:
     return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
+def delta(content: str = "", finish: str | None = None) -> bytes:
+    """An event of a stream, as short as upstreams write it."""
+    written = {"content": content} if content else {}
+    choice = {"index": 0, "delta": written, "finish_reason": finish}
+    return sse({"id": "x", "object": "chat.completion.chunk", "choices": [choice]})
 
 
 def chunk(payload: bytes) -> bytes:

@@ -23,8 +23,8 @@ from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from emulator.upstream.pass_through import PassedOnRequest
-from tests.support.bad_upstream import DONE, delta
 from tests.support.forward_proxy import ForwardProxy, forward_proxy
+from tests.support.scripted import DONE, delta
 from tests.support.serving import serving
 
 HEAD = (

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.bad_upstream import DONE, OK, BadUpstream, delta, event
 from tests.support.raw_http import connect, post_bytes, read_until
-from tests.support.serving import serving
+from tests.support.scripted import DONE, OK, Reply, ScriptedUpstream, delta, sse
 
 GO_ON = threading.Semaphore(0)
 WORDS = delta("One ") + delta("two ") + delta("three")
 REPLIES: dict[str, tuple[bytes | None, ...]] = {
     "together": (OK + WORDS, None, delta(finish="stop") + DONE),
     "then garbage": (OK + WORDS + b"data: {oh\n\n", None),
-    "then a failure": (OK + WORDS + event({"error": {"message": "it broke"}}), None),
+    "then a failure": (OK + WORDS + sse({"error": {"message": "it broke"}}), None),
     "alone": (OK + delta("One "), None, delta("two "), None, delta("three"), None, DONE),
 }
 """Pieces, each written at once; None is to wait until the client has read what came."""
 
 
-def wait(_: socket.socket) -> bool:
-    return GO_ON.acquire(timeout=30)
+def written(pieces: Sequence[bytes | None]) -> Iterator[bytes]:
+    for piece in pieces:
+        if piece is None:
+            GO_ON.acquire(timeout=30)
+        else:
+            yield piece
 
 
 @pytest.fixture
 def base_url() -> Iterator[str]:
-    replies = {model: partial(iter, pieces) for model, pieces in REPLIES.items()}
-    with serving(BadUpstream(replies, wait)) as upstream:
+    with ScriptedUpstream(
+        default=lambda body: Reply(raw=written(REPLIES[body["model"]]))
+    ) as upstream:
         yield upstream.base_url
 
 

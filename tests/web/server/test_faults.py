@@ -5,9 +5,10 @@ A real server process in front of an upstream that fails as it is told; `make te
 
 from __future__ import annotations
 
+import json
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +17,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.bad_upstream import BEHAVIOURS, BadUpstream
 from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import connect, fetch, post_bytes, send
-from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.serving import serving
+from tests.support.scripted import DONE, OK, Body, Reply, ScriptedUpstream, delta, sse
 from tests.support.three_apis import APIS, PATHS, ask, request_body
 from tests.support.tools import GET_WEATHER
 
@@ -31,6 +30,42 @@ QUICK = ("--upstream-seconds", "1", "--upstream-retries", "0", "--answer-seconds
 BOUNDED = ("--max-reply-chars", "20000", "--ping-seconds", "3", "--store", ":memory:")
 HANG = "hang before the head"
 PLACES = ("--threads", "8", "--waiting-requests", "0", "--upstream-requests", "8")
+
+HELLO = delta("Hello there")
+HTML = b"<html><body>It works!</body></html>"
+LIMITED = {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}
+BROKEN = sse({"error": {"message": "it broke"}})
+
+
+def response(status: int, body: bytes, header: str) -> tuple[bytes, bytes]:
+    head = f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\nconnection: close\r\n{header}\r\n\r\n"
+    return head.encode(), body
+
+
+# What the upstream writes, by the request's model; one that hangs keeps the connection open.
+WRITTEN: dict[str, Iterable[bytes]] = {
+    "good": (OK, HELLO, delta(finish="stop"), DONE),
+    "hang before the head": (),
+    "hang within the head": (b"HTTP/1.1 200 OK\r\ncontent-",),
+    "hang in the stream": (OK, HELLO),
+    "close at once": (),
+    "close in the stream": (OK, HELLO),
+    "close within an event": (OK, HELLO, b'data: {"choi'),
+    "garbage for a head": (b"\x00\xff\x16\x03 nonsense\r\n\r\n",),
+    "garbage for events": (OK, b"\x00\x01\x02 what?\n\n" * 5),
+    "invalid UTF-8": (OK, b'data: {"choices": [{"delta": {"content": "\xff\xfe"}}]}\n\n'),
+    "truncated JSON": (OK, b'data: {"choices": [{"del\n\n'),
+    "html": response(200, HTML, "content-type: text/html"),
+    "html with 502": response(502, HTML, "content-type: text/html"),
+    "an error object": (OK, BROKEN),
+    "an error in the stream": (OK, HELLO, BROKEN),
+    "empty choices": (OK, sse({"choices": []}), DONE),
+    "a duplicate finish": (OK, HELLO, delta(finish="stop"), delta(finish="stop"), DONE),
+    "no [DONE]": (OK, HELLO, delta(finish="stop")),
+    "429": response(429, json.dumps(LIMITED).encode(), "retry-after: 7"),
+    "one huge event": (OK, b"data: ", *[b"x" * 2**20] * 100),
+    "endless": (OK, *[delta("more and more ") * 50] * 10**6),
+}
 
 # What the client sees: the status without a stream, and how a stream ends that has begun.
 SEEN: dict[str, tuple[int, str]] = {
@@ -58,11 +93,23 @@ SEEN: dict[str, tuple[int, str]] = {
 }
 
 
+def bad_upstream() -> ScriptedUpstream:
+    def reply(body: Body) -> Reply:
+        name = body["model"]
+        return Reply(raw=WRITTEN[name], fault="silent" if name.startswith("hang") else None)
+
+    return ScriptedUpstream(default=reply)
+
+
+def open_answers(upstream: ScriptedUpstream) -> int:
+    return sum(not exchange.ended.is_set() for exchange in upstream.exchanges)
+
+
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BadUpstream, str]]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ScriptedUpstream, str]]:
     log = tmp_path_factory.mktemp("faults") / "log"
     with (
-        serving(BadUpstream()) as upstream,
+        bad_upstream() as upstream,
         proxy(upstream.base_url, log, *QUICK, *BOUNDED) as (_, url),
     ):
         yield upstream, url
@@ -86,7 +133,7 @@ def stream_of(url: str, body: dict[str, Any]) -> str:
 @pytest.mark.parametrize("tools", [False, True], ids=["no tools", "tools"])
 @pytest.mark.parametrize("fault", SEEN)
 def test_an_upstreams_fault_is_told_as_what_it_is(
-    running: tuple[BadUpstream, str], fault: str, tools: bool
+    running: tuple[ScriptedUpstream, str], fault: str, tools: bool
 ) -> None:
     upstream, url = running
     status, end = SEEN[fault]
@@ -99,31 +146,33 @@ def test_an_upstreams_fault_is_told_as_what_it_is(
     if fault == "429":
         assert (headers["retry-after"], headers["x-should-retry"]) == ("7", "false")
     assert stream_of(url, request(fault, stream=True, tools=tools)) == end
-    wait_until(lambda: upstream.open == 0)
+    wait_until(lambda: open_answers(upstream) == 0)
     assert send(f"{url}/v1/chat/completions", request("good", stream=False, tools=tools))[0] == 200
 
 
 def test_every_fault_of_the_upstream_is_tried_and_in_the_page() -> None:
-    assert set(SEEN) == set(BEHAVIOURS)
+    assert set(SEEN) == set(WRITTEN)
     page = PAGE.read_text()
     for result in {*SEEN.values()}:
         faults = [fault for fault, seen in SEEN.items() if seen == result and fault != "good"]
         assert f"| {'; '.join(faults)} | {result[0]} | {result[1]} |" in page
 
 
-def test_a_client_that_leaves_ends_the_upstreams_call(running: tuple[BadUpstream, str]) -> None:
+def test_a_client_that_leaves_ends_the_upstreams_call(
+    running: tuple[ScriptedUpstream, str],
+) -> None:
     upstream, url = running
     body = request("endless", stream=True, tools=False)
     with connect(url, post_bytes("/v1/chat/completions", body)) as connection:
         assert connection.recv(10)
-    wait_until(lambda: upstream.open == 0)
+    wait_until(lambda: open_answers(upstream) == 0)
 
 
 @pytest.mark.parametrize("api", [*APIS, "completions"])
 def test_clients_that_left_take_no_threads(tmp_path: Path, api: Any) -> None:
     """With 8 threads, 8 clients that left before the upstream's head used to make the ninth a 503."""
     with (
-        serving(BadUpstream()) as upstream,
+        bad_upstream() as upstream,
         proxy(
             upstream.base_url, tmp_path / "log", "--threads", "8", "--upstream-requests", "8"
         ) as (_, url),
@@ -133,12 +182,12 @@ def test_clients_that_left_take_no_threads(tmp_path: Path, api: Any) -> None:
             if api in PATHS:
                 body = request_body(api, None, stream=stream, model=HANG)
             path = PATHS.get(api, "/v1/completions")
-            begun = len(upstream.begun)
+            begun = len(upstream.requests)
             with ExitStack() as clients:
                 for _ in range(8):
                     clients.enter_context(connect(url, post_bytes(path, body)))
-                wait_until(lambda: len(upstream.begun) == begun + 8)  # noqa: B023
-            wait_until(lambda: upstream.open == 0)
+                wait_until(lambda: len(upstream.requests) == begun + 8)  # noqa: B023
+            wait_until(lambda: open_answers(upstream) == 0)
             good = request("good", stream=stream, tools=False)
             wait_until(lambda: fetch(f"{url}/v1/chat/completions", good)[0] == 200)  # noqa: B023
 
@@ -159,7 +208,7 @@ def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) 
     store = tmp_path / "programs.sqlite"
     store.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
     with (
-        serving(BadUpstream()) as upstream,
+        bad_upstream() as upstream,
         proxy(upstream.base_url, tmp_path / "log", "--store", str(store)) as (process, url),
     ):
         for tools in (False, True):
@@ -177,7 +226,7 @@ def test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol(
 ) -> None:
     options = ("--drain-seconds", "1")
     with (
-        serving(BadUpstream()) as upstream,
+        bad_upstream() as upstream,
         proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),
         ThreadPoolExecutor(len(APIS)) as clients,
     ):
@@ -185,7 +234,7 @@ def test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol(
             clients.submit(ask, url, api, tool, stream=stream, model="hang in the stream")
             for api in APIS
         ]
-        wait_until(lambda: len(upstream.begun) == len(APIS))
+        wait_until(lambda: len(upstream.requests) == len(APIS))
         process.kill(signal.SIGTERM)
         for answer in asked:
             outcome = answer.result(60)
