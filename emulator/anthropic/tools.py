@@ -106,6 +106,8 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
         return {**tool, "type": kind}
     if tool.get("defer_loading") is True:
         function["defer_loading"] = True
+    if tool.get("input_examples") is not None:
+        function["input_examples"] = tool["input_examples"]
     return {"type": "function", "function": {"name": tool.get("name"), **function}}
 
 

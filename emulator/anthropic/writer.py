@@ -7,6 +7,7 @@ last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -44,6 +45,8 @@ from emulator.upstream.context_errors import CONTEXT_CODE
 
 Json = dict[str, Any]
 Events = Iterator[Json]
+
+_INDEX = re.compile(r"\[(\d+)\]")
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "end_turn",
@@ -352,6 +355,8 @@ def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
     """Return an error in the shape of Anthropic's API reference ("Errors")."""
     kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     message = error.message
+    if error.param:  # this API writes ``tools.0.name``
+        message = message.replace(error.param, _INDEX.sub(r".\1", error.param))
     if (
         error.code == CONTEXT_CODE
     ):  # Anthropic's words, by which its clients know when to shorten the history

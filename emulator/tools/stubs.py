@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.tools import expansion, names
@@ -20,6 +20,7 @@ from emulator.tools.type_trees import Parameter, quote
 
 MAX_DESCRIPTION = 4_000
 MAX_REMARK = 1_000
+MAX_EXAMPLES = 2_000
 MAX_LINE = 85
 
 #: The wording of each bound, in the order in which bounds are shown.
@@ -50,9 +51,14 @@ def function(
     extra: str | None = None,
     definitions: Definitions,
     returns: ReturnType = UNKNOWN_RETURN,
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return one stub. `extra` is the type of additional keyword arguments; None if there are none."""
-    docstring = _docstring(description, parameters, definitions, returns.remark)
+    """Return one stub. `extra` is the type of additional keyword arguments; None if there are none.
+
+    `examples` are arguments objects. Those that together exceed `MAX_EXAMPLES` characters are left out.
+    """
+    calls = _example_calls(name, parameters, examples)
+    docstring = _docstring(description, parameters, definitions, returns.remark, calls)
     body = textwrap.indent(docstring or "...", "    ")
     return (
         f"def {name}({_signature(parameters, extra, len(name))}) -> {returns.annotation}:\n{body}\n"
@@ -91,15 +97,41 @@ def _declaration(parameter: Parameter) -> str:
     if parameter.required:
         return declared
     if parameter.shows_default:
-        default = parameter.default
-        return f"{declared} = {quote(default) if isinstance(default, str) else repr(default)}"
+        return f"{declared} = {_literal(parameter.default)}"
     kind = parameter.annotation
     admits_none = kind in ("Any", "None") or kind.endswith("| None")
     return f"{declared} = None" if admits_none else f"{declared} | None = None"
 
 
+def _literal(value: Any) -> str:
+    return quote(value) if isinstance(value, str) else repr(value)
+
+
+def _example_calls(
+    name: str, parameters: Sequence[Parameter], examples: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    python_names = {parameter.name: parameter.python_name for parameter in parameters}
+    calls: list[str] = []
+    for example in examples:
+        arguments = {python_names.get(key, key): value for key, value in example.items()}
+        call = f"{name}({', '.join(_keyword(key, value) for key, value in arguments.items())})"
+        if sum(map(len, calls)) + len(call) <= MAX_EXAMPLES:
+            calls.append(call)
+    return calls
+
+
+def _keyword(name: str, value: Any) -> str:
+    if name.isidentifier() and name not in names.KEYWORDS:
+        return f"{name}={_literal(value)}"
+    return f"**{ {name: value}!r}"
+
+
 def _docstring(
-    description: str, parameters: Sequence[Parameter], definitions: Definitions, returns: str
+    description: str,
+    parameters: Sequence[Parameter],
+    definitions: Definitions,
+    returns: str,
+    examples: Sequence[str],
 ) -> str:
     remarks = [(p.python_name, _remark(p, definitions)) for p in parameters]
     entries = "".join(
@@ -112,7 +144,10 @@ def _docstring(
         text = f"{text}\n\n{title}:\n{entries}" if text else f"{title}:\n{entries}"
     if returns:
         text = f"{text.rstrip()}\n\nReturns: {_truncate(returns, MAX_DESCRIPTION)}\n".lstrip()
-    elif "\n" in text and not entries:
+    if examples:
+        lines = "".join(f"    {call}\n" for call in examples)
+        text = f"{text.rstrip()}\n\nExamples:\n{lines}".lstrip()
+    elif "\n" in text and not (entries or returns):
         text = f"{text}\n"
     return f'"""{_escape_docstring(text)}"""' if text else ""
 

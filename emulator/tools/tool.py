@@ -36,6 +36,8 @@ class Tool:
     """Which other calls may be sent together with its calls."""
     return_type: ReturnType = UNKNOWN_RETURN
     """What its results are, if its definition specifies it."""
+    examples: tuple[dict[str, Any], ...] = ()
+    """Valid arguments objects that show the model how to call it."""
     grammar: LarkGrammar | None = None
     """The grammar that a custom tool's text must match, in addition to its schema."""
 

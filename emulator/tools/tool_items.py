@@ -6,13 +6,14 @@ Knows nothing of the other items: Python names are chosen for all of them togeth
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from emulator.tools import schema_cleaning
 from emulator.tools.custom_tools import custom_input
 from emulator.tools.effects import effect_of, hints_of
 from emulator.tools.return_types import find_return_type
-from emulator.tools.schema import SchemaError
+from emulator.tools.schema import SchemaError, kind_of
 from emulator.tools.tool import Tool
 
 MAX_NAME = 128
@@ -61,7 +62,25 @@ def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> To
         schema=written if isinstance(written, Mapping) else {},
     )
     returns = find_return_type(description or "", inside, item)
-    return Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar)
+    tool = Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar=grammar)
+    examples = inside.get("input_examples") if kind == "function" else None
+    return replace(tool, examples=_examples(tool, examples, f"{place}.input_examples"))
+
+
+def _examples(tool: Tool, written: Any, place: str) -> tuple[dict[str, Any], ...]:
+    """Anthropic's ``input_examples``, without fields that a call cannot have. Raises SchemaError for one
+    that the schema refuses."""
+    if not isinstance(written, list | None):
+        raise SchemaError(f"examples must be an array, not {kind_of(written)}", place)
+    for n, example in enumerate(written or ()):
+        if not isinstance(example, dict):
+            message = f"an example must be an object, not {kind_of(example)}"
+            raise SchemaError(message, f"{place}[{n}]")
+        if (error := next(tool.validator.iter_errors(example), None)) is not None:
+            message = f"the example does not match the schema: {error.message[:200]}"
+            raise SchemaError(message, f"{place}[{n}]")
+    accepts = tool.members.schema_of
+    return tuple({k: v for k, v in e.items() if accepts(k) is not None} for e in written or ())
 
 
 def with_parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -249,4 +249,5 @@ def _stub(tool: Tool) -> str:
         extra=extra_type,
         definitions=definitions,
         returns=tool.return_type,
+        examples=tool.examples,
     )

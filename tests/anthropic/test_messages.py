@@ -15,6 +15,7 @@ from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
 from tests.support.raw_http import fetch, send
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
+from tests.support.three_apis import APIS, PATHS, Api, request_body
 
 GET_WEATHER: dict[str, Any] = {
     "name": "get_weather",
@@ -316,21 +317,28 @@ BAD: list[tuple[str, dict[str, Any], int, str, str]] = [
         {"messages": [{"role": "x", "content": ""}]},
         400,
         "invalid_request_error",
-        "messages[0].role",
+        "messages.0.role",
     ),
     (
         "a bad schema",
         {"tools": [{"name": "f", "input_schema": {"type": 7}}]},
         400,
         "invalid_request_error",
-        "tools[0].input_schema",
+        "tools.0.input_schema",
     ),
     (
         "a tool without a schema",
         {"tools": [{"name": "f"}]},
         400,
         "invalid_request_error",
-        "tools[0].input_schema",
+        "tools.0.input_schema",
+    ),
+    (
+        "an example that the schema refuses",
+        {"tools": [{**GET_WEATHER, "input_examples": [{"location": 7}]}]},
+        400,
+        "invalid_request_error",
+        "tools.0.input_examples.0: the example does not match",
     ),
     (
         "a tool that is not there",
@@ -354,21 +362,21 @@ BAD: list[tuple[str, dict[str, Any], int, str, str]] = [
         {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
         400,
         "invalid_request_error",
-        "messages[0].content[0].type",
+        "messages.0.content.0.type",
     ),
     (
         "an image of no source",
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "x"}}]}]},
         400,
         "invalid_request_error",
-        "messages[0].content[0].source.type",
+        "messages.0.content.0.source.type",
     ),
     (
         "a result without an id",
         {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]},
         400,
         "invalid_request_error",
-        "messages[0].content[0].tool_use_id",
+        "messages.0.content.0.tool_use_id",
     ),
 ]
 
@@ -384,6 +392,26 @@ def test_errors_have_anthropics_shape_and_name_the_place(
     assert (got, answer["type"], answer["error"]["type"]) == (status, "error", kind)
     assert place in answer["error"]["message"]
     assert headers["request-id"] == answer["request_id"]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_examples_of_a_tool_are_in_its_stub(
+    proxy: str, upstream: ScriptedUpstream, api: Api
+) -> None:
+    """Anthropic's field, which clients of the other APIs send as well."""
+    upstream.reply("Hm.", "Hm.")
+    function = {"name": "get_weather", "parameters": GET_WEATHER["input_schema"]}
+    bodies = [
+        request_body(api, {"type": "function", "function": {**function, **more}}, stream=False)
+        for more in ({}, {"input_examples": [{"location": "Oslo, NO"}]})
+    ]
+    if api == "messages":
+        bodies[1]["tools"][0]["input_examples"] = [{"location": "Oslo, NO"}]
+    assert [send(proxy + PATHS[api], body)[0] for body in bodies] == [200, 200]
+    plain, shown = (sent["messages"] for sent in upstream.requests)
+    docstring = '"""Examples:\n        get_weather(location="Oslo, NO")\n    """'
+    plain[0]["content"] = plain[0]["content"].replace("Any:\n    ...", f"Any:\n    {docstring}")
+    assert shown == plain
 
 
 def test_the_key_may_come_as_anthropic_clients_send_it(

@@ -135,7 +135,7 @@ def test_a_thread_that_cannot_be_continued_is_an_error_that_clients_know(
     with pytest.raises(anthropic.BadRequestError) as again:
         go_on(claude, first.id)
     assert again.value.error_code == "thread_already_continued"
-    place = r"messages\[0\]\.content\[0\]\.text"
+    place = r"messages\.0\.content\.0\.text"
     with pytest.raises(anthropic.BadRequestError, match=place):
         go_on(claude, begin(claude).id, [{"role": "user", "content": [{"type": "text"}]}])
 

@@ -228,6 +228,38 @@ def test_a_description_reads_the_same_after_parsing(description: str) -> None:
     assert said == inspect.cleandoc(description.replace("\t", "    ")).strip()
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["class", "x-y", "a", "no"]), JSON), max_size=3))
+def test_an_example_is_shown_as_a_call_that_makes_it(examples: list[dict[str, Any]]) -> None:
+    names: dict[str, Any] = {"properties": {"class": {}}, "patternProperties": {"^x|a$": {}}}
+    tools = Toolset.parse(offered({"name": "f", "parameters": names, "input_examples": examples}))
+    docstring = ast.get_docstring(ast.parse(tools.stubs).body[0]) or ""  # type: ignore[arg-type]
+    shown = docstring.removeprefix("Examples:\n").splitlines()
+    assert len(shown) == len(examples)
+    for line, example in zip(shown, examples, strict=True):
+        (statement,) = ast.parse(line.strip()).body
+        call = statement.value  # type: ignore[attr-defined]
+        arguments: dict[str, Any] = {}
+        for keyword in call.keywords:
+            value = ast.literal_eval(keyword.value)
+            arguments |= {keyword.arg: value} if keyword.arg else value
+        accepted = {key: value for key, value in example.items() if key != "no"}
+        assert tools.bind("f", (), arguments) == accepted
+
+
+def test_examples_beyond_a_limit_are_left_out() -> None:
+    examples = [{"x": "a" * 900}, {"x": "b" * 1_500}, {"x": "c" * 900}]
+    tool = {"name": "f", "parameters": {"properties": {"x": {}}}, "input_examples": examples}
+    stubs = Toolset.parse(offered(tool)).stubs
+    assert [letter * 900 in stubs for letter in "abc"] == [True, False, True]
+
+
 EVENT = Toolset.parse(TOOLSETS["nested"])
 NAMES = Toolset.parse(TOOLSETS["names"])
 

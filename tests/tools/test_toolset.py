@@ -139,6 +139,9 @@ REFUSED_TOOLS: list[tuple[str, Any, str]] = [
     ("too much text", offered({"name": "f", "description": "x" * 600_000}), "tools[0]"),
     ("short definitions used often", offered({"name": "f", "parameters": repeated_choices()}), "tools"),
     ("a key that is no text", offered({"name": "f", "parameters": {3: 4}}), "tools[0].function.parameters"),
+    ("examples that are an object", offered({"name": "f", "input_examples": {}}), "tools[0].function.input_examples"),
+    ("an example that is text", offered({"name": "f", "input_examples": [{}, "x"]}), "tools[0].function.input_examples[1]"),
+    ("an example that the schema refuses", offered({"name": "f", "parameters": {"required": ["a"]}, "input_examples": [{"a": 1}, {}]}), "tools[0].function.input_examples[1]"),
     ("a value that is not JSON", offered({"name": "f", "parameters": {"enum": [b"x"]}}), "tools[0].function.parameters.enum[0]"),
 ]  # fmt: skip
 
