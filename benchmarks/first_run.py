@@ -21,7 +21,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _PATIENCE = 1800.0
 _END_SECONDS = 15.0
-_END_OF_LINE_TO_TRY = "}}]}'"
 
 
 def main() -> None:
@@ -62,13 +61,10 @@ def main() -> None:
 def _line_to_try(proxy: subprocess.Popen[str]) -> str:
     """The command that is printed once it serves; what else is printed goes on to standard error."""
     assert proxy.stdout is not None
-    line = ""
     for printed in proxy.stdout:
         sys.stderr.write(printed)
-        if line or printed.lstrip().startswith("curl "):
-            line += printed
-        if line.rstrip().endswith(_END_OF_LINE_TO_TRY):
-            return line
+        if printed.startswith('{"event": "Try: '):
+            return str(json.loads(printed)["event"]).removeprefix("Try: ")
     raise SystemExit("make run ended before it served")
 
 

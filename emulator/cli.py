@@ -104,7 +104,7 @@ def _serve(arguments: Sequence[str]) -> int:
         from emulator.serve import CannotServe, serve
 
         try:
-            serve(configuration, _print_messages)
+            serve(configuration)
         except CannotServe as error:
             _exit_with(str(error), code=error.code)
     return 0
@@ -203,7 +203,7 @@ def _keys(arguments: Sequence[str]) -> int:
         table = entry(arguments[1], key)
     except InvalidClientKeys as error:
         _exit_with(str(error))
-    _print_messages(f"The key of {arguments[1]}, which is not shown again: {key}")
+    print(f"The key of {arguments[1]}, which is not shown again: {key}", file=sys.stderr)
     print(table, flush=True)
     return 0
 
@@ -236,14 +236,8 @@ def _configuration(arguments: Sequence[str], *, listens: bool = True) -> Configu
 
 def _exit_with(message: str, code: int = 2) -> NoReturn:
     """Print ``message`` and exit. 2 is the exit code for an invalid command line."""
-    _print_messages(message)
+    print(message, file=sys.stderr)
     sys.exit(code)
-
-
-def _print_messages(*messages: str) -> None:
-    """Print messages for people to standard error; standard output is for programs. Skips empty messages."""
-    for message in filter(None, messages):
-        print(message, file=sys.stderr, flush=True)
 
 
 def _program() -> str:

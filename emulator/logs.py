@@ -1,6 +1,7 @@
 """Structured logs: one line for each event, with the request id. Bodies are logged only on request.
 
-On a terminal, each request is one readable line. Elsewhere every line is JSON, with the same fields.
+On a terminal, each request is one readable line. Elsewhere every line is JSON, with the same fields,
+also those of libraries and the messages of a start.
 """
 
 from __future__ import annotations
@@ -65,24 +66,41 @@ _COUNTED = (
 )
 
 
+def show(message: str) -> None:
+    """Print a message for people to stderr; if that is no terminal, log it as one line."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{message}\n")
+    else:
+        structlog.get_logger().info(re.sub(r"\s*\n\s*", " ", message))
+
+
 def configure(level: str, to: TextIO | None = None) -> None:
     """Log to ``to`` (default: stderr): readable lines on a terminal, JSON elsewhere."""
     stream = to or sys.stderr
     renderer: structlog.types.Processor = (
         TerminalRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
     )
+    processors: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        _printable,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            _printable,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
+    )
+    # Libraries use the standard library's loggers, for which nothing here adds a handler.
+    logging.lastResort = handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=processors,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
     )

@@ -9,7 +9,6 @@ import gc
 import os
 import secrets
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from pydantic import SecretStr
 
-from emulator import start_messages
+from emulator import logs, start_messages
 from emulator.client_keys import InvalidClientKeys
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
@@ -35,9 +34,6 @@ log = structlog.get_logger()
 _MODELS_SECONDS = 2.0
 """How long the example request waits for the upstream to name a model."""
 
-PrintMessages = Callable[..., None]
-"""Prints messages for people; see `cli`."""
-
 
 class CannotServe(Exception):
     """The server cannot start. ``code`` is the command's exit code: 2 for invalid settings."""
@@ -47,7 +43,7 @@ class CannotServe(Exception):
         self.code = code
 
 
-def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
+def serve(configuration: Configuration) -> None:
     """Serve until a signal arrives. Raises `CannotServe`."""
     settings = configuration.settings
     _check_files(settings)
@@ -55,7 +51,8 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
         listener = listen(settings.host, settings.port)
     except CannotListen as error:
         raise CannotServe(str(error), code=1) from error
-    print_messages(*configuration.notes)
+    for note in configuration.notes:
+        logs.show(note)
     token = _inspector_token(settings)
     update: dict[str, Any] = {"port": listener.getsockname()[1]}
     if token:
@@ -76,14 +73,12 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
             if first and settings.local_model:
                 _prefill_opening(settings)
             if first:
-                print_messages(
-                    start_messages.serving(settings, configuration.upstream),
-                    start_messages.inspector(settings, token),
-                    start_messages.stored(settings),
-                )
+                logs.show(start_messages.serving(settings, configuration.upstream))
+                if settings.inspector != "off":
+                    logs.show(start_messages.inspector(settings, token))
             threading.Thread(
                 target=_start_worker,
-                args=(app, settings, print_messages, first),
+                args=(app, settings, first),
                 name="start",
                 daemon=True,
             ).start()
@@ -102,16 +97,23 @@ def serve(configuration: Configuration, print_messages: PrintMessages) -> None:
         Server(worker_settings, make_app, listener, on_ready, keeper).run()
 
 
-def _start_worker(
-    app: Flask, settings: Settings, print_messages: PrintMessages, first: bool
-) -> None:
-    """Runs in the background once a worker accepts requests. The first worker prints an example request."""
+def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
+    """Runs in the background once a worker accepts requests. The first worker prints what is stored, and an
+    example request."""
+    from emulator.storage.key_value import store_works
+
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
     if first:
+        stores = services.stores
+        values = store_works(stores.key_values)
+        files = (
+            bool(settings.files_index)
+            or stores.blobs.folder == Path(settings.files_dir).expanduser()
+        )
+        logs.show(start_messages.stored(settings, values=values, files=files))
         model = services.reachability.model(_MODELS_SECONDS) or "any"
-        print_messages("Try:\n")
-        print(start_messages.first_request(settings, model), flush=True)
+        logs.show(f"Try:\n\n{start_messages.first_request(settings, model)}")
     if settings.warm_kernels:
         services.warm_up()
     # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams.

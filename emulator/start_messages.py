@@ -26,15 +26,18 @@ def serving(settings: Settings, upstream: str) -> str:
     return f"Serving {url(settings)}/v1{everywhere} in front of {upstream}."
 
 
-def stored(settings: Settings) -> str:
-    """What survives the process, where it is stored, and for how long."""
+def stored(settings: Settings, *, values: bool, files: bool) -> str:
+    """What survives the process, where it is stored, and for how long.
+
+    ``values`` and ``files``: whether the store and the folder that the settings name can be used.
+    """
     parts = []
-    if settings.store != ":memory:":
+    if values and settings.store != ":memory:":
         parts.append(
             f"responses for {_duration(settings.response_seconds)} and programs for "
             f"{_duration(settings.store_seconds)} in {_place(settings.store)}"
         )
-    if settings.files_dir != ":temporary:":
+    if files and settings.files_dir != ":temporary:":
         parts.append(f"files until they expire or are deleted in {_place(settings.files_dir)}")
     if not parts:
         return "Nothing is stored: all data is lost when the proxy stops."
@@ -42,9 +45,7 @@ def stored(settings: Settings) -> str:
 
 
 def inspector(settings: Settings, token: str = "") -> str:
-    """The line with the inspector's address, or "" if the inspector is off."""
-    if settings.inspector == "off":
-        return ""
+    """The line with the inspector's address."""
     query = f"?token={token}" if token else ""
     return f"The inspector shows each request: {url(settings)}/{query}"
 

@@ -44,6 +44,8 @@ class BlobStore:
     def __init__(self, index: Index, contents: Contents, now: Callable[[], float]) -> None:
         self.owned = ExitStack()
         """Closed with this store."""
+        self.folder: Path | None = None
+        """Where one machine has both. None if several replicas share them."""
         self._index = index
         self._contents = contents
         self._now = now
@@ -119,6 +121,7 @@ def open_folder(
         index = SQLiteIndex(path)
         opened.callback(index.close)
         store = BlobStore(index, contents, now)
+        store.folder = path
         if contents.lock_alone():
             store.remove_leftovers(alone=True)
             contents.lock_shared()

@@ -25,7 +25,7 @@ import urllib3
 
 from emulator.command_line import nearest
 from emulator.configuration import ConfigurationError, read
-from emulator.settings_sources import CONFIG_VARIABLE
+from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE
 from emulator.terminal.agents import AGENTS, Agent, AgentConnection
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -57,8 +57,8 @@ def main(program: str, arguments: Sequence[str]) -> int:
         agent_arguments = own[own.index("--") + 1 :]
         own = own[: own.index("--")]
     options, rest = _parser(program).parse_known_args(own)
-    # A project's own emulator.toml must not choose the upstream or start commands before its user trusts it.
-    os.environ.setdefault(CONFIG_VARIABLE, os.devnull)
+    if not _trusts_folder():
+        os.environ[CONFIG_VARIABLE] = os.devnull
     try:
         name = _take_agent(program, rest)
         configuration = read(rest, listens=False)
@@ -87,6 +87,24 @@ def main(program: str, arguments: Sequence[str]) -> int:
     except _CannotRun as error:
         print(error, file=sys.stderr)
         return error.code
+
+
+def _trusts_folder() -> bool:
+    """Ask before emulator.toml of a project, perhaps a cloned one, chooses the upstream or runs commands."""
+    if os.environ.get(CONFIG_VARIABLE) or not Path(DEFAULT_FILE).exists():
+        return True
+    if sys.stdin.isatty():
+        question = (
+            f"{DEFAULT_FILE} in this folder may choose the model's server and start commands."
+        )
+        with suppress(EOFError):
+            return input(f"{question} Read it? [y/N] ").strip().lower() in ("y", "yes")
+        return False
+    print(
+        f"{DEFAULT_FILE} was not read; set {CONFIG_VARIABLE}={DEFAULT_FILE} to read it.",
+        file=sys.stderr,
+    )
+    return False
 
 
 def _take_agent(program: str, words: list[str]) -> str:

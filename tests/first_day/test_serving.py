@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import socket
+import sys
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.support.command_line import command_line, served
+import pexpect
+import pytest
+
+from tests.support.command_line import command_line, environment, served
+from tests.support.processes import ROOT, Process
 from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 
 CALL = '```python\nget_weather(location="London")\n```'
 
 
-def try_it(curl: str, key: str) -> Any:
+def messages(proxy: Process) -> str:
+    """What a log collector reads: every line is a JSON object."""
+    return "".join(json.loads(line)["event"] + "\n" for line in proxy.output.splitlines())
+
+
+def try_it(printed: str, key: str) -> Any:
     """What the printed curl line gets, `$CLIENT_KEY` being `key`."""
+    curl = printed.split("Try: ")[1].splitlines()[0]
     words = shlex.split(curl.replace("$CLIENT_KEY", key))
     assert words[0] == "curl"
     headers = [words[i + 1].split(": ", 1) for i, word in enumerate(words) if word == "-H"]
@@ -43,7 +57,8 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
             home=tmp_path,
         ) as proxy,
     ):
-        printed = proxy.wait_for("}}]}'")
+        proxy.wait_for("}}]}'")
+        printed = messages(proxy)
         address = re.search(
             r"Serving http://127\.0\.0\.1:(\d+)/v1 \(listening on 0\.0\.0\.0\)", printed
         )
@@ -51,8 +66,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
         assert f"in front of {upstream.base_url} (--base-url)." in printed
         assert "Stored: responses for 30 days and programs for 1 day in ~/.local/state/" in printed
         with socket.create_connection(("127.0.0.1", int(address[1]))):
-            curl = printed[printed.index("curl ") :]
-            answer = try_it(curl[: curl.index("}}]}'") + 5], "second")
+            answer = try_it(printed, "second")
             call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
             assert call == {"name": "get_weather", "arguments": '{"location":"London"}'}
             assert "first" not in printed
@@ -60,7 +74,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
             proxy.wait_for('"event": "request"')  # the answer has left before its request has ended
             proxy.interrupt()
             assert proxy.exit_code() == 0
-        assert not re.search("SIGKILL|memory|Traceback|Ending", proxy.output), proxy.output
+        assert not re.search("SIGKILL|memory|Traceback|Ending", messages(proxy)), proxy.output
 
 
 def stream(port: int) -> socket.socket:
@@ -100,7 +114,8 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         ) as proxy,
     ):
         upstream.reply(silent, slow)
-        printed = proxy.wait_for("}}]}'")
+        proxy.wait_for("}}]}'")
+        printed = messages(proxy)
         address = re.search(r"Serving http://127\.0\.0\.1:(\d+)/v1 in front", printed)
         assert address is not None, printed
         pages = f"http://127.0.0.1:{address[1]}/"
@@ -115,7 +130,71 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
             assert b"there" in rest(ending)
             proxy.interrupt()
             assert proxy.exit_code() == 0
-        assert not re.search("SIGKILL|memory|Traceback", proxy.output), proxy.output
+        assert not re.search("SIGKILL|memory|Traceback", messages(proxy)), proxy.output
+
+
+NOT_STORED: list[tuple[str, str, str, list[str]]] = [
+    (
+        *("redis://127.0.0.1:9/0", ":temporary:", "the store does not work yet"),
+        ["Nothing is stored: all data is lost when the proxy stops."],
+    ),
+    (
+        *("/proc/x/y", "f", "store off: "),
+        ["Stored: files until they expire or are deleted in f."],
+    ),
+    (
+        *("s", "/proc/x", "files are kept for this run only"),
+        ["Stored: responses for 30 days and programs for 1 day in s."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("store", "files", "warning", "stored"), NOT_STORED)
+def test_the_start_promises_to_store_only_what_it_can(
+    tmp_path: Path, store: str, files: str, warning: str, stored: list[str]
+) -> None:
+    """It named the store and the folder of the settings before it had tried them."""
+    workers = "2" if store == "s" else "1"
+    with (
+        ScriptedUpstream() as upstream,
+        served(
+            *("--port", "0", "--base-url", upstream.base_url, "--warm-kernels", "0"),
+            *("--store", store, "--files-dir", files, "--workers", workers),
+            home=tmp_path,
+        ) as proxy,
+    ):
+        proxy.wait_for("}}]}'")
+        printed = messages(proxy)
+    assert warning in printed
+    assert [line for line in printed.splitlines() if re.match("Stored|Nothing", line)] == stored
+
+
+def test_at_a_terminal_the_line_to_try_can_be_copied(
+    tmp_path: Path, upstream: ScriptedUpstream
+) -> None:
+    upstream.default = CALL
+    command = [str(ROOT / "app.py"), "--port", "0", "--base-url", upstream.base_url]
+    env = environment(tmp_path)
+    with closing(pexpect.spawn(sys.executable, command, env=env, encoding="utf-8")) as terminal:
+        terminal.expect(r"(Serving http[^{]*)Try:\r\n\r\n(curl .*\}\]\}')\r\n", timeout=60)
+        assert [line.split()[0] for line in terminal.match[1].splitlines()] == [
+            *("Serving", "The", "Stored:")
+        ]
+        curl = f"Try: {terminal.match[2]}".replace("\r\n", " ")
+        assert try_it(curl, "")["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_line_of_a_library_is_json_too(tmp_path: Path) -> None:
+    """gunicorn's words about a killed worker were the last plain lines."""
+    with (
+        ScriptedUpstream() as upstream,
+        served("--port", "0", "--base-url", upstream.base_url, home=tmp_path) as proxy,
+    ):
+        proxy.wait_for("}}]}'")
+        [worker] = Path(f"/proc/{proxy.group}/task/{proxy.group}/children").read_text().split()
+        os.kill(int(worker), signal.SIGKILL)
+        proxy.wait_for("SIGKILL")
+        assert "Perhaps out of memory?" in messages(proxy)
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:

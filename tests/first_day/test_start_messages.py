@@ -55,7 +55,7 @@ STORED: list[tuple[dict[str, Any], str]] = [
 def test_the_start_names_what_is_stored_where_and_how_long_but_no_password(
     settings: dict[str, Any], line: str
 ) -> None:
-    assert start_messages.stored(Settings(**settings)) == line
+    assert start_messages.stored(Settings(**settings), values=True, files=True) == line
 
 
 @pytest.mark.parametrize("model", ["m", "it's", 'a "name"', "$(reboot)", "`x`", "a\nb", "org/m:7b"])

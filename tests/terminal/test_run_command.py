@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from app import main
 from emulator.terminal.agents import AGENTS
-from tests.support.command_line import command_line, served
+from tests.support.command_line import command_line, environment, served
 from tests.support.environments import ROOT
 from tests.support.processes import Process, free_port
 from tests.support.scripted import ScriptedUpstream
@@ -88,14 +90,36 @@ def test_an_agent_runs_with_its_own_proxy_and_home(
     assert "The inspector shows each request: http://127.0.0.1:" in ended.err
 
 
-def test_a_projects_own_settings_file_decides_nothing(
-    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+def test_a_projects_own_settings_decide_nothing_unless_the_user_trusts_it(
+    tmp_path: Path, variables: dict[str, str]
 ) -> None:
-    (tmp_path / "emulator.toml").write_text("no_such_setting = 1\n")
-    run = ("run", "codex", "--base-url", upstream.base_url)
-    assert command_line(*run, home=tmp_path, variables=variables).code == 3
+    (tmp_path / "emulator.toml").write_text("port = 9000\n")
+    run = ("run", "codex", "--print-config")
+    ended = command_line(*run, home=tmp_path, variables=variables)
+    assert "emulator.toml was not read; " in ended.err
+    assert ":8001" in ended.out
     named = {**variables, "EMULATOR_CONFIG": "emulator.toml"}
-    assert "no_such_setting" in command_line(*run, home=tmp_path, variables=named).err
+    assert ":9000" in command_line(*run, home=tmp_path, variables=named).out
+
+
+@pytest.mark.parametrize(("typed", "server"), [("y", "of the project"), ("", "of the user")])
+def test_at_a_terminal_the_user_is_asked_whether_to_trust_a_project(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str], typed: str, server: str
+) -> None:
+    away = f"http://127.0.0.1:{free_port()}/v1"
+    own, project = (
+        (upstream.base_url, away) if server == "of the user" else (away, upstream.base_url)
+    )
+    (tmp_path / "emulator.toml").write_text(f'base_url = "{project}"\n')
+    env = environment(tmp_path, {**variables, "OPENAI_BASE_URL": own})
+    command = [str(ROOT / "app.py"), "run", "codex"]
+    with closing(
+        pexpect.spawn(sys.executable, command, cwd=str(tmp_path), env=env, encoding="utf-8")
+    ) as terminal:
+        terminal.expect(r"Read it\? \[y/N\] ", timeout=60)
+        terminal.sendline(typed)
+        terminal.expect(pexpect.EOF, timeout=60)
+    assert terminal.exitstatus == 3, terminal.before
 
 
 @pytest.fixture

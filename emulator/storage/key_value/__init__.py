@@ -33,6 +33,7 @@ __all__ = [
     "StoreFailed",
     "open_store",
     "store_failures",
+    "store_works",
 ]
 
 log = structlog.get_logger()
@@ -53,3 +54,14 @@ def open_store(url: str, ttl_seconds: float) -> KeyValueStore | None:
             "store off: programs end with their turn, responses are not stored", reason=str(error)
         )
         return None
+
+
+def store_works(store: KeyValueStore | None) -> bool:
+    """Return True if ``store`` takes a value. If not, the reason has been logged."""
+    try:
+        if store is not None:
+            store.put({"start": b""}, 1.0)
+    except StoreFailed as error:
+        log.warning("the store does not work yet: programs end with their turn", reason=str(error))
+        return False
+    return store is not None

@@ -91,6 +91,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             + 2,
             "proc_name": "tool-use-api-emulator",
             "loglevel": "warning",
+            "errorlog": None,  # see `logs.configure`
             "control_socket_disable": True,
             "pre_fork": self._before_fork,
             "post_fork": self._after_fork,
