@@ -285,7 +285,9 @@ class Settings(BaseSettings):
         description="how many cells in a row may fail after a first failed cell",
     )
     approval_seconds: float = Field(
-        600, gt=0, description="how long a cell waits for approval; then it is declined"
+        600,
+        gt=0,
+        description="how long a cell or hosted call waits for approval; then it is declined",
     )
     interpreter_idle_seconds: float = Field(
         60, ge=0, description="idle time after which a container's kernel may be ended for another"

@@ -33,7 +33,7 @@ from emulator.events import (
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Progress
-from emulator.interpreter.pending_cell import PendingCell
+from emulator.interpreter.pending_approval import PendingApproval
 from emulator.programs.saved import SavedProgram
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
@@ -241,7 +241,7 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
         match step:
             case Logs() | Image():
                 yield CodeOutput(step)
-            case PendingCell():
+            case PendingApproval():
                 pass  # the client decides at `routes/executions.py`
             case CellWaiting(calls, outputs):
                 yield CodeFinished("incomplete", outputs)

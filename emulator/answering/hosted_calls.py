@@ -1,7 +1,7 @@
 """Run hosted calls inside an answer: the proxy is its own client.
 
     answer -> calls, all hosted: run them -> the history with these calls and their results -> answer -> ...
-           -> calls, some of the client or to be approved: run the others, and the answer ends
+           -> calls, some of the client or for it to approve: run the others, and the answer ends
 
 A hosted call leaves a program, a cell or a native reply as any call does. It starts as soon as it leaves, so
 calls that leave together run at the same time; the front gets `HostedCallStarted` and `HostedCallFinished`
@@ -26,6 +26,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.call_approval import approved_first
 from emulator.answering.hosted_history import HostedHistory, assistant_message, result_message
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.running_calls import RunningCalls
@@ -49,6 +50,7 @@ from emulator.events import (
     new_id,
 )
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
+from emulator.interpreter.approvals import Approvals
 from emulator.programs.failures import NOT_APPROVED
 from emulator.programs.origin import parsed_call
 from emulator.protocol import HistoryCall, Message
@@ -67,6 +69,7 @@ class _Round:
     calls: list[ToolCall] = field(default_factory=list)
     run_here: list[str] = field(default_factory=list)
     """The ids of the calls whose results are known when the round ends."""
+    waits_for_approval: bool = False
     finish: Finish = field(default_factory=lambda: Finish("stop", Usage()))
 
     @property
@@ -87,12 +90,15 @@ class HostedCalls:
         self,
         request: AnswerRequest,
         store: KeyValueStore | None,
+        approvals: Approvals | None,
         answer: Answer,
         until: float,
         close: Callable[[], None],
     ) -> None:
-        """``close`` releases what ``answer`` holds between two rounds."""
+        """``close`` releases what ``answer`` holds between two rounds. Without ``approvals`` nobody can
+        approve what the client does not."""
         self._request = request
+        self._approvals = approvals
         self._answer = answer
         self._close = close
         client, model = request.client, request.chat.model
@@ -146,6 +152,8 @@ class HostedCalls:
             for event in expand_relayed_chunks(request, events, unique_ids=True):
                 yield from self._running.advance()
                 yield from self._passed_on(event, done)
+        if done.waits_for_approval:
+            self._close()  # a program's kernel is not occupied while a person decides
         yield from self._running.wait()
         return done
 
@@ -194,8 +202,13 @@ class HostedCalls:
             return
         done.run_here.append(call.id)
         known: HostedResult | None = None
-        if tool.needs_approval:
+        if tool.needs_approval and self._approvals is None:
             known = HostedResult(f"{NOT_APPROVED}: this API has no way to ask the user.", True)
+        elif tool.needs_approval and self._approvals is not None:
+            client, seconds = self._request.client, self._request.settings.approval_seconds
+            tool = approved_first(tool, self._approvals, client, seconds)
+            done.waits_for_approval = True
+            yield ReasoningDelta(f"{tool.name} waits for approval at /inspector/containers.\n")
         yield from self._run(tool, call, known)
 
     def _run(

@@ -37,6 +37,7 @@ from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
+from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.programs.held_run import HeldRun
@@ -68,6 +69,8 @@ class Pipeline:
     store: KeyValueStore | None = None
     hosted: ToolResolver | None = None
     """Finds the tools that the proxy runs itself."""
+    approvals: Approvals | None = None
+    """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
     interpreter: AnyInterpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
@@ -162,7 +165,9 @@ class Pipeline:
             return self._with_fallbacks(request, until)
         waiting_run = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
         answer = partial(self._with_fallbacks, until=until, waiting_run=waiting_run)
-        return HostedCalls(request, self.store, answer, until, waiting_run.close).events()
+        return HostedCalls(
+            request, self.store, self.approvals, answer, until, waiting_run.close
+        ).events()
 
     def _with_fallbacks(
         self, request: AnswerRequest, until: float, waiting_run: HeldRun | None = None

@@ -23,6 +23,13 @@ class HostedResult:
     """The names of the tools that a search found."""
 
 
+def ended_call(result: HostedResult) -> Future[HostedResult]:
+    """A call that has ended already."""
+    future: Future[HostedResult] = Future()
+    future.set_result(result)
+    return future
+
+
 @dataclass(frozen=True)
 class HostedTool:
     """One function that the model may call and the proxy runs."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from emulator.errors import BadRequest
-from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools
+from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
 from emulator.hosted.mcp_items import operators_server
 from emulator.hosted.search_results import FoundPage, found_page, is_in_domains, result_text
 from emulator.hosted.sessions import Sessions
@@ -102,9 +102,7 @@ class WebSearch:
         def start(arguments: dict[str, Any]) -> Future[HostedResult]:
             query = arguments["query"]
             if item.max_uses is not None and next(uses) > item.max_uses:
-                refused: Future[HostedResult] = Future()
-                refused.set_result(HostedResult(f"max_uses is {item.max_uses}.", is_error=True))
-                return refused
+                return ended_call(HostedResult(f"max_uses is {item.max_uses}.", is_error=True))
             if table.mcp_tool is not None:
                 label, name = table.mcp_tool
                 address = operators_server(self._settings, label).address

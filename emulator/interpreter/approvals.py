@@ -1,12 +1,12 @@
-"""The cells that wait for a person's approval. Knows nothing of kernels or HTTP.
+"""The cells and hosted calls that wait for a person's approval. Knows nothing of kernels or HTTP.
 
-    pending ──► approved: the cell runs
+    pending ──► approved: the cell or call runs
        ├──────► declined by a person
        └──────► declined by this process: no decision in time, client gone, container deleted, process ends
 
-The first decision counts. A pending cell is always in the memory of the process whose request it is. With a
-shared store it also has a record there (`approval_records`), which any replica shows and decides by writing
-into it; the process looks twice a second. While the store is unavailable, only that process can decide.
+The first decision counts. What is pending is always in the memory of the process whose request it is. With a
+shared store it also has an entry there (`approval_records`), which any process shows and decides by writing
+into it; its own process looks twice a second. While the store is unavailable, only that process can decide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import structlog
 
 from emulator.errors import ExecutionFailed, NotFound
 from emulator.interpreter.approval_records import ApprovalRecords
-from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
+from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.storage.key_value import StoreFailed
 
 log = structlog.get_logger()
@@ -31,146 +31,145 @@ class Approvals:
     """Safe to share between threads."""
 
     def __init__(self, records: ApprovalRecords | None = None) -> None:
-        """``records`` are those of all replicas, if there are several."""
+        """``records`` are those of all processes, if there are several."""
         self._records = records
         self._lock = threading.Lock()
-        self._pending: dict[str, PendingCell] = {}
+        self._pending: dict[str, PendingApproval] = {}
 
-    def add(self, execution_id: str, container_id: str, code: str) -> PendingCell:
-        """A new pending cell. `wait` and `remove` must follow."""
-        cell = PendingCell(execution_id, container_id, code, time.time())
+    def add(self, key: str, owner: str, code: str) -> PendingApproval:
+        """Let a cell or call wait. `wait` and `remove` must follow."""
+        pending = PendingApproval(key, owner, code, time.time())
         with self._lock:
-            self._pending[cell.id] = cell
-        if not self._synchronize(cell):
-            log.warning("a pending cell is not shown at other replicas yet", container=container_id)
-        return cell
+            self._pending[key] = pending
+        if not self._synchronize(pending):
+            log.warning("what waits for approval is not shown at other replicas yet", id=key)
+        return pending
 
-    def wait(self, cell: PendingCell, seconds: float) -> ApprovalDecision:
-        """The decision of any replica. Without one in ``seconds``, the cell is declined."""
+    def wait(self, pending: PendingApproval, seconds: float) -> ApprovalDecision:
+        """The decision of any process. Without one in ``seconds``, it is declined."""
         until = time.monotonic() + seconds
         while (remaining := until - time.monotonic()) > 0:
             pause = remaining if self._records is None else min(remaining, _LOOK_SECONDS)
-            if (decision := cell.wait(pause)) is not None:
+            if (decision := pending.wait(pause)) is not None:
                 return decision
-            self._synchronize(cell)
+            self._synchronize(pending)
         too_late = ApprovalDecision(
             approved=False, reason=f"nobody approved it within {seconds:g} s"
         )
         with suppress(NotFound):  # a decision came at this very moment
-            self._settle(cell.container_id, cell.id, too_late)
-        return cell.decision or too_late
+            self._settle(pending.owner, pending.id, too_late)
+        return pending.decision or too_late
 
-    def remove(self, cell: PendingCell) -> None:
-        with cell.sharing:
+    def remove(self, pending: PendingApproval) -> None:
+        with pending.sharing:
             with self._lock:
-                self._pending.pop(cell.id, None)
+                self._pending.pop(pending.id, None)
             if self._records is not None:
-                with suppress(StoreFailed):  # then the record expires
-                    self._records.delete(cell.container_id)
+                with suppress(StoreFailed):  # then the entry expires
+                    self._records.delete(pending.owner, pending.id)
 
-    def pending(self, container_id: str) -> list[PendingCell]:
-        """The pending cells of a container, oldest first. Raises `ExecutionFailed` if that is unknown."""
-        found = self._pending_here(container_id)
-        if self._records is not None and not found:
+    def pending(self, owner: str) -> list[PendingApproval]:
+        """What waits, oldest first. Raises `ExecutionFailed` if that is unknown."""
+        found = self._pending_here(owner)
+        if self._records is not None:
+            here = {pending.id for pending in found}
             try:
-                elsewhere = self._records.get(container_id)
+                found += [one for one in self._records.get(owner) if one.id not in here]
             except StoreFailed as error:
-                raise _unavailable() from error
-            found = [elsewhere] if elsewhere is not None else []
-        return found
+                if not found:
+                    raise _unavailable() from error
+        return sorted(found, key=lambda pending: pending.since)
 
-    def decide(
-        self, container_id: str, execution_id: str, decision: ApprovalDecision
-    ) -> PendingCell:
-        """Raises `NotFound` if no such cell is pending in that container."""
-        for cell in self.pending(container_id):
-            if cell.id == execution_id:
-                self._settle(container_id, execution_id, decision)
-                return cell
-        raise _not_found(execution_id)
+    def decide(self, owner: str, key: str, decision: ApprovalDecision) -> PendingApproval:
+        """Raises `NotFound` if ``key`` is not pending."""
+        for pending in self.pending(owner):
+            if pending.id == key:
+                self._settle(owner, key, decision)
+                return pending
+        raise _not_found(key)
 
-    def decline_all_of(self, container_id: str) -> None:
-        """The container is gone: its pending cell will not run, at any replica."""
+    def decline_all_of(self, owner: str) -> None:
+        """The container is gone: its cell will not run, at any replica."""
         rejection = ApprovalDecision(approved=False, reason="the container has gone")
         with suppress(NotFound, ExecutionFailed):
-            for cell in self.pending(container_id):
-                self._settle(container_id, cell.id, rejection)
+            for pending in self.pending(owner):
+                self._settle(owner, pending.id, rejection)
 
     def decline_all(self) -> None:
-        """This process ends: none of its pending cells will run."""
+        """This process ends: nothing that waits here will run."""
         with self._lock:
-            cells = [*self._pending.values()]
-        for cell in cells:
-            cell.decide(ApprovalDecision(approved=False, reason="the proxy ends"))
+            found = [*self._pending.values()]
+        for pending in found:
+            pending.decide(ApprovalDecision(approved=False, reason="the proxy ends"))
 
-    def _pending_here(self, container_id: str) -> list[PendingCell]:
+    def _pending_here(self, owner: str) -> list[PendingApproval]:
         with self._lock:
-            return [cell for cell in self._pending.values() if cell.container_id == container_id]
+            return [pending for pending in self._pending.values() if pending.owner == owner]
 
-    def _settle(self, container_id: str, execution_id: str, decision: ApprovalDecision) -> None:
+    def _settle(self, owner: str, key: str, decision: ApprovalDecision) -> None:
         """Raises `NotFound` if another decision came first, `ExecutionFailed` if that is unknown."""
-        here = [cell for cell in self._pending_here(container_id) if cell.id == execution_id]
+        here = [pending for pending in self._pending_here(owner) if pending.id == key]
         if self._records is not None and not self._is_first(
-            self._records, container_id, execution_id, decision, here
+            self._records, owner, key, decision, here
         ):
-            raise _not_found(execution_id)
-        for cell in here:
-            cell.decide(decision)
+            raise _not_found(key)
+        for pending in here:
+            pending.decide(decision)
 
     def _is_first(
         self,
         records: ApprovalRecords,
-        container_id: str,
-        execution_id: str,
+        owner: str,
+        key: str,
         decision: ApprovalDecision,
-        here: list[PendingCell],
+        here: list[PendingApproval],
     ) -> bool:
-        """Return True if no other replica has decided, as far as the store is available."""
+        """Return True if no other process has decided, as far as the store is available."""
         try:
-            if records.decide(container_id, execution_id, decision):
+            if records.decide(owner, key, decision):
                 return True
         except StoreFailed as error:
             if not here:
                 raise _unavailable() from error
             return True
-        for cell in here:
-            self._synchronize(cell)
-        # If the cell is still undecided, the store has lost its record.
-        return any(cell.decision is None and self._is_pending(cell) for cell in here)
+        for pending in here:
+            self._synchronize(pending)
+        # If it is still undecided, the store has lost its entry.
+        return any(pending.decision is None and self._is_pending(pending) for pending in here)
 
-    def _is_pending(self, cell: PendingCell) -> bool:
+    def _is_pending(self, pending: PendingApproval) -> bool:
         with self._lock:
-            return cell.id in self._pending
+            return pending.id in self._pending
 
-    def _synchronize(self, cell: PendingCell) -> bool:
-        """Renew the cell's record and take over another replica's decision.
+    def _synchronize(self, pending: PendingApproval) -> bool:
+        """Renew the entry in the store and take over another process's decision.
 
         Returns False if the store is unavailable.
         """
         if self._records is None:
             return True
-        with cell.sharing:
-            if not self._is_pending(cell):
-                return True  # a renewed record could be decided again
+        with pending.sharing:
+            if not self._is_pending(pending):
+                return True  # a renewed entry could be decided again
             try:
-                decision = self._records.renew(cell)
+                decision = self._records.renew(pending)
             except StoreFailed:
                 return False
         if decision is not None:
-            cell.decide(decision)
+            pending.decide(decision)
         return True
 
 
-def _not_found(execution_id: str) -> NotFound:
+def _not_found(key: str) -> NotFound:
     return NotFound(
-        f"No execution {execution_id!r} waits for approval in this container.",
+        f"No execution {key!r} waits for approval.",
         code="execution_not_found",
     )
 
 
 def _unavailable() -> ExecutionFailed:
     return ExecutionFailed(
-        "The store that tells which cells wait for approval at other replicas is unavailable.",
+        "The store that tells what waits for approval at other replicas is unavailable.",
         code="overloaded",
         headers={"retry-after": "1"},
     )

@@ -29,7 +29,7 @@ from emulator.interpreter.execution import PICTURES, Execution, image
 from emulator.interpreter.file_sync import FileSync
 from emulator.interpreter.kernels import Kernels
 from emulator.interpreter.libraries import LIBRARIES
-from emulator.interpreter.pending_cell import DISCONNECTED, ApprovalDecision, PendingCell
+from emulator.interpreter.pending_approval import DISCONNECTED, ApprovalDecision, PendingApproval
 from emulator.interpreter.shared_kernels import SharedKernels
 from emulator.programs.program import Call
 from emulator.settings import Order, Settings
@@ -48,8 +48,8 @@ _INTERRUPT_SECONDS = 0.5
 NEW_SESSION = "the Python session was restarted: variables are gone, files are still there"
 
 
-Progress = Logs | Image | PendingCell | CellWaiting | Execution
-"""First `PendingCell` if the cell must be approved; then outputs as they come; last one of the last two."""
+Progress = Logs | Image | PendingApproval | CellWaiting | Execution
+"""First `PendingApproval` if the cell must be approved; then outputs; last one of the last two."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _CellRequest:
     """One client request that runs or resumes a cell."""
 
     cell: RunningCell
-    pending: PendingCell | None = None
+    pending: PendingApproval | None = None
     """Set once the cell needed approval."""
     disconnected: bool = False
 
@@ -176,13 +176,13 @@ class Interpreter:
         """Return True if code has run in a container, or it has files."""
         return self._kernels.has_run(container.id) or bool(self.containers.files(container.id))
 
-    def pending_cells(self, container_id: str) -> list[PendingCell]:
+    def pending_cells(self, container_id: str) -> list[PendingApproval]:
         """The cells of a container that wait for approval, oldest first."""
         return self._approvals.pending(container_id)
 
     def decide(
         self, container_id: str, execution_id: str, decision: ApprovalDecision
-    ) -> PendingCell:
+    ) -> PendingApproval:
         """Raises `NotFound` if no such cell waits for approval in that container."""
         return self._approvals.decide(container_id, execution_id, decision)
 

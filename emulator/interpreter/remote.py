@@ -21,7 +21,7 @@ from emulator.events import Image, Logs
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Interpreter, Progress, WaitingCell
-from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
+from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.settings import Order
 from emulator.shared.rpc import Handler, KeeperUnavailable, RpcClient
 from emulator.storage.container_rows import Container
@@ -35,7 +35,7 @@ _KINDS: Mapping[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(_ONE[kind], config=_BYTES)
     for kind in (Logs, Image, CellWaiting, Execution, WaitingCell, Container, ApprovalDecision)
 }
-_PENDING_FIELDS = ("id", "container_id", "code", "since")
+_PENDING_FIELDS = ("id", "owner", "code", "since")
 
 
 class RemoteInterpreter:
@@ -86,13 +86,13 @@ class RemoteInterpreter:
     def delete(self, client: str, container_id: str) -> None:
         self._call("delete", client, container_id)
 
-    def pending_cells(self, container_id: str) -> Sequence[PendingCell]:
+    def pending_cells(self, container_id: str) -> Sequence[PendingApproval]:
         return [_load(cell) for cell in self._call("pending_cells", container_id)]
 
     def decide(
         self, container_id: str, execution_id: str, decision: ApprovalDecision
-    ) -> PendingCell:
-        cell: PendingCell = self._call("decide", container_id, execution_id, decision)
+    ) -> PendingApproval:
+        cell: PendingApproval = self._call("decide", container_id, execution_id, decision)
         return cell
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -141,7 +141,7 @@ def _dump(value: Any) -> list[Any]:
     match value:
         case Toolset():
             return [kind, [dict(tool) for tool in value.definitions]]
-        case PendingCell():
+        case PendingApproval():
             return [kind, {name: getattr(value, name) for name in _PENDING_FIELDS}]
         case _ if kind in _KINDS:
             (fields,) = _KINDS[kind].dump_python((value,), mode="json")
@@ -157,8 +157,8 @@ def _load(message: Sequence[Any]) -> Any:
             return fields
         case "Toolset":
             return Toolset.parse(fields)
-        case "PendingCell":  # only to be shown: the cell itself is in the keeper
-            return PendingCell(**fields)
+        case "PendingApproval":  # only to be shown: the cell itself is in the keeper
+            return PendingApproval(**fields)
         case _:
             (value,) = _KINDS[kind].validate_python((fields,))
             return value

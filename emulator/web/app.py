@@ -126,7 +126,7 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
     inspector = make_inspector(access, pages, requests.reader, check_limits)
     playground = Playground(services.pipeline, services.responses, requests.traces)
     add_playground(inspector, pages, playground, settings, requests.reader)
-    add_containers(inspector, pages, services.interpreter, requests.reader)
+    add_containers(inspector, pages, services.interpreter, services.approvals, requests.reader)
     add_status(
         inspector,
         pages,

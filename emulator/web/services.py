@@ -22,6 +22,8 @@ from emulator.client_keys import ClientKeys
 from emulator.engines import PROGRAM_KERNELS, open_engines
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
+from emulator.interpreter.approval_records import ApprovalRecords
+from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.responses.background import BackgroundResponses
@@ -87,6 +89,8 @@ class Services:
     reachability: Reachability
     pipeline: Pipeline
     interpreter: AnyInterpreter
+    approvals: Approvals
+    """The hosted calls that wait for a person."""
     kernel_counts: KernelCounts
     requests: RecordedRequests
     conversations: Conversations
@@ -137,12 +141,18 @@ def open_services(
             hosted = HostedRoom(settings)
             opening.callback(hosted.close)
         hosted = ContainerShell(hosted, interpreter, settings)
+        # Other processes may show the inspector, or receive the request that polls a response of this one.
+        is_shared = keeper is not None or isinstance(key_values, RedisStore)
+        shared = key_values if is_shared else None
+        approvals = Approvals(None if shared is None else ApprovalRecords(shared))
+        opening.callback(approvals.decline_all)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,
             engines=engines,
             store=key_values if settings.programs == "on" else None,
             hosted=hosted,
+            approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,
             probe=ToolProbe(key_values),
@@ -160,12 +170,13 @@ def open_services(
             reachability=Reachability(upstreams),
             pipeline=pipeline,
             interpreter=interpreter,
+            approvals=approvals,
             kernel_counts=kernel_counts,
             requests=requests,
             conversations=conversations,
             threads=Threads(key_values, settings.response_seconds),
             responses=ResponseFront(pipeline, stored_responses, conversations),
-            background=_open_background(opening, settings, requests.traces, key_values, keeper),
+            background=_open_background(opening, settings, requests.traces, shared),
             keeper=keeper,
             now=now,
             cleanup=opening.pop_all(),
@@ -258,16 +269,13 @@ def _open_background(
     opening: ExitStack,
     settings: Settings,
     traces: Traces,
-    key_values: KeyValueStore | None,
-    keeper: Keeper | None,
+    shared: KeyValueStore | None,
 ) -> BackgroundResponses:
-    # Other processes may receive the request that polls or cancels a response of this process.
-    is_shared = keeper is not None or isinstance(key_values, RedisStore)
     background = BackgroundResponses(
         max(1, settings.threads // settings.workers),
         settings.answer_seconds,
         traces,
-        Signals(key_values) if key_values is not None and is_shared else None,
+        None if shared is None else Signals(shared),
     )
     opening.callback(background.close)
     return background

@@ -17,9 +17,10 @@ from app import create_app
 from emulator import logs
 from emulator.settings import Settings
 from emulator.traces import Traces
+from tests.support.hosted import HostedFunctions
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
-from tests.support.tools import GET_WEATHER, SEND_MAIL
+from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
 MANY = 10_000
 EVIL = """</textarea><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>"""
@@ -38,6 +39,7 @@ QUESTION: list[Any] = [
         "content": "Mail Ann (ann@example.com) the weather of the city that comes after Oslo.",
     },
 ]
+BUY = function("buy", strings("article"))
 RESULTS = ('{"next": "Rome", "temp": 3}', '{"next": "Bern", "temp": 19}', "ok")
 
 
@@ -52,7 +54,10 @@ def main() -> None:
         many = sys.argv[1:] == ["many"]
         if many:
             settings = settings.model_copy(update={"inspector_traces": MANY})
-        app = create_app(settings)
+        shop = HostedFunctions(
+            {"buy": lambda article: f"Bought: {article}."}, [BUY], frozenset({"buy"})
+        )
+        app = create_app(settings, hosted=shop)
         running.callback(app.extensions["emulator"].close)
         url = running.enter_context(serve(app))
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
@@ -69,7 +74,7 @@ def main() -> None:
 def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     """A program over four requests, one that is repaired, one that fails, and hostile text everywhere."""
     tools: Any = [GET_WEATHER, SEND_MAIL]
-    upstream.default = EVIL
+    upstream.default = answer
     upstream.reply(
         Reply(
             'Let me look.\n```python\nfirst = get_weather(town="Oslo")\n```',
@@ -96,6 +101,13 @@ def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     client.chat.completions.create(
         model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[hostile]
     )
+
+
+def answer(body: dict[str, Any]) -> Reply:
+    last = str(body["messages"][-1]["content"])
+    if last == "Buy tea.":
+        return Reply("```python\nprint(buy('<b>tea</b>'))\n```")
+    return Reply("Done." if "Bought: " in last else EVIL)
 
 
 def name_everything(client: openai.OpenAI, url: str) -> None:

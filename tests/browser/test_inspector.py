@@ -6,12 +6,15 @@ Runs in `.venv-browser`, which has Playwright alone; the proxy runs where ``PROX
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -260,6 +263,35 @@ def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url:
     listing.bring_to_front()
     expect(listing.locator(".requests tbody tr")).to_have_count(before + 1)
     assert not listing.evaluate("window.ran")
+
+
+def test_a_hosted_call_waits_until_it_is_approved_on_the_page(page: Page, url: str) -> None:
+    request = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Buy tea."}],
+        "tools": [{"type": "mcp", "server_label": "shop"}],
+    }
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(ask, f"{url}/v1/chat/completions", request)
+        page.goto("/inspector/containers")
+        for _ in range(100):
+            if page.get_by_text("hosted call, since").count():
+                break
+            page.reload()
+        expect(page.get_by_label("Call")).to_have_text('shop.buy { "article": "<b>tea</b>" }')
+        assert page.evaluate(CONTRAST) == []
+        shot(page, "hosted-call-waits")
+        page.get_by_role("button", name="Approve and run").click()
+        expect(page.get_by_text("Nothing waits for approval.")).to_be_visible()
+        assert "Bought: " in json.dumps(answer.result(20))
+
+
+def ask(url: str, body: Any) -> Any:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)
 
 
 def test_the_theme_is_switched_and_kept(page: Page) -> None:

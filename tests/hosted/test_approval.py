@@ -14,7 +14,6 @@ from emulator.events import (
     HostedCallStarted,
 )
 from emulator.protocol import ChatCompletionRequest
-from tests.support.chat import plain
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import LOCAL, TOOLS
 from tests.support.scripted import ScriptedUpstream
@@ -153,13 +152,3 @@ def test_a_decision_whose_call_has_its_result_in_the_history_runs_nothing(
     Shop(start_app(hosted=server)[1]).answer(GO, in_history(known), decision(known, True), result)
     assert server.made == []
     assert upstream.requests[0]["messages"][-1]["content"].count("returned:") == 1
-
-
-def test_chat_which_cannot_ask_makes_no_such_call(
-    client: Any, start_app: Any, upstream: ScriptedUpstream, server: HostedFunctions
-) -> None:
-    url, _ = start_app(hosted=server)
-    upstream.reply("```python\nbook('a1')\n```", "I may not.")
-    plain(client.with_options(base_url=f"{url}/v1"), model="m", messages=[GO], tools=[SERVER])
-    assert server.made == []
-    assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]

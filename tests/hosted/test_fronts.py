@@ -325,16 +325,6 @@ def test_a_client_may_change_the_subject_instead_of_deciding(
     assert (second.output_text, server.made) == ("Fine.", [])
 
 
-def test_messages_cannot_ask_so_the_call_is_refused(
-    start_proxy: Any, upstream: ScriptedUpstream
-) -> None:
-    server = HostedFunctions(LOCAL, [CHECK], frozenset({"check"}))
-    upstream.reply(block("check('a2')"), "Not allowed.")
-    agent = MessagesLoop(start_proxy(hosted=server), [SERVER], {})
-    assert (agent.say("Go."), server.made) == ("Not allowed.", [])
-    assert "not approved" in str(upstream.requests[1]["messages"][-1]["content"])
-
-
 # Stored responses
 
 

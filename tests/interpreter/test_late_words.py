@@ -9,7 +9,7 @@ import pytest
 from emulator.errors import NotFound
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
-from emulator.interpreter.pending_cell import ApprovalDecision
+from emulator.interpreter.pending_approval import ApprovalDecision
 from emulator.storage.key_value.sqlite_store import SQLiteStore
 
 YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)

@@ -98,18 +98,25 @@ class TwoWorkers:
         return answer
 
     @contextmanager
-    def connected(self, worker: int) -> Iterator[Callable[[str, str], Any]]:
+    def pages(self, worker: int) -> Iterator[Callable[[str, str], str]]:
         """Yields a function that sends requests to this worker over one connection while the others run."""
         host = self.url.removeprefix("http://")
         with closing(http.client.HTTPConnection(host, timeout=60)) as connection:
 
-            def ask(method: str, path: str) -> Any:
-                connection.request(method, path)
-                return json.loads(connection.getresponse().read())
+            def ask(method: str, path: str) -> str:
+                body = "{}" if method == "POST" else None
+                connection.request(method, path, body, {"content-type": "application/json"})
+                return connection.getresponse().read().decode()
 
             with self.only(worker):
                 ask("GET", "/healthz")
             yield ask
+
+    @contextmanager
+    def connected(self, worker: int) -> Iterator[Callable[[str, str], Any]]:
+        """As `pages`, with the JSON of each answer."""
+        with self.pages(worker) as ask:
+            yield lambda method, path: json.loads(ask(method, path))
 
     @contextmanager
     def stream(

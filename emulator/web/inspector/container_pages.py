@@ -1,4 +1,4 @@
-"""The pages of containers: cells that wait for approval, cells that requests ran, and files."""
+"""The pages of containers: what waits for approval, cells that requests ran, and files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
-from emulator.interpreter.pending_cell import ApprovalDecision
+from emulator.interpreter.approvals import Approvals
+from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.traces import TraceReader
@@ -29,9 +30,21 @@ class DecisionForm(BaseModel):
 
 
 def add_containers(
-    inspector: Blueprint, pages: Pages, interpreter: AnyInterpreter, recorded: TraceReader
+    inspector: Blueprint,
+    pages: Pages,
+    interpreter: AnyInterpreter,
+    calls: Approvals,
+    recorded: TraceReader,
 ) -> None:
+    """``calls`` are the hosted calls that wait for approval."""
     containers = interpreter.containers
+
+    def pending_calls() -> list[PendingApproval]:
+        """The calls of the viewer, or of all clients that wait for an answer of this replica."""
+        clients = {str(viewer().sends_as)}
+        if viewer().client is None:
+            clients |= {row.client for row in recorded.page({"show": "running"}, None).rows}
+        return [call for client in sorted(clients) for call in calls.pending(client)]
 
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
@@ -41,7 +54,7 @@ def add_containers(
         ]
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=newest,
-            pending_cells=pending,
+            pending_cells=pending, pending_calls=pending_calls(),
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>")
@@ -69,10 +82,20 @@ def add_containers(
 
     @inspector.post("/inspector/containers/<container_id>/executions/<execution_id>/<verb>")
     def decide(container_id: str, execution_id: str, verb: str) -> Response:
-        if verb not in ("approve", "decline"):
-            raise NotFound("A cell can only be approved or declined.")
         container = containers.get(viewer().sends_as, container_id)
-        form = parse_body(request.get_data(), DecisionForm)
-        decision = ApprovalDecision(verb == "approve", form.code, form.reason)
-        interpreter.decide(container.id, execution_id, decision)
+        interpreter.decide(container.id, execution_id, _decision(verb))
         return json_reply({"status": f"{verb}d"})
+
+    @inspector.post("/inspector/calls/<key>/<verb>")
+    def decide_call(key: str, verb: str) -> Response:
+        owner = next((call.owner for call in pending_calls() if call.id == key), "")
+        calls.decide(owner, key, _decision(verb))
+        return json_reply({"status": f"{verb}d"})
+
+
+def _decision(verb: str) -> ApprovalDecision:
+    """The decision that the current request sends."""
+    if verb not in ("approve", "decline"):
+        raise NotFound("A cell or call can only be approved or declined.")
+    form = parse_body(request.get_data(), DecisionForm)
+    return ApprovalDecision(verb == "approve", form.code, form.reason)

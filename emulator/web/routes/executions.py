@@ -19,7 +19,7 @@ from emulator import traces
 from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Progress
-from emulator.interpreter.pending_cell import ApprovalDecision, PendingCell
+from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.settings import Settings
@@ -135,7 +135,7 @@ def _events(steps: Iterator[Progress]) -> Iterator[dict[str, Any] | UpstreamAcce
 
 def _event(step: Progress) -> dict[str, Any] | None:
     match step:
-        case PendingCell():
+        case PendingApproval():
             return {"type": "held", "execution": _cell_json(step)}
         case Logs(text):
             return {"type": "logs", "text": text}
@@ -155,11 +155,11 @@ def _record(trace: Trace, step: Progress) -> None:
         trace.cells.append(CodeFinished(status, step.outputs, step.files))
 
 
-def _cell_json(cell: PendingCell) -> dict[str, Any]:
+def _cell_json(cell: PendingApproval) -> dict[str, Any]:
     return {
         "id": cell.id,
         "object": "container.execution",
-        "container_id": cell.container_id,
+        "container_id": cell.owner,
         "status": "held",
         "code": cell.code,
         "created_at": int(cell.since),

@@ -1,4 +1,4 @@
-"""A cell that waits for a person's approval, and the decision. Does not know who decides."""
+"""A cell or a hosted call that waits for a person's approval, and the decision. Does not know who decides."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ DISCONNECTED = ApprovalDecision(approved=False, reason="the client that sent it 
 
 
 @dataclass(frozen=True, eq=False)
-class PendingCell:
+class PendingApproval:
     id: str
-    """``exec_...``, the id of the execution if the cell is approved."""
-    container_id: str
+    """Of a cell: ``exec_...``, the id of the execution if it is approved. Of a hosted call: its id."""
+    owner: str
+    """The container of a cell, or the client of a hosted call."""
     code: str
+    """The cell, or the call as people read it."""
     since: float
     """Unix time."""
     sharing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the cell's record for other replicas is written or deleted."""
+    """Held while the record for other replicas is written or deleted."""
     _decided: threading.Event = field(default_factory=threading.Event)
     _decision: list[ApprovalDecision] = field(default_factory=list)
 

@@ -1,0 +1,64 @@
+"""A hosted call that waits until a person approves it in the inspector, as cells do: see `Approvals`.
+
+For fronts that cannot ask the client. The call's future exists from the beginning, so the answer waits for it
+as for a running call: it may be cancelled, and has the answer's deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from emulator import traces
+from emulator.events import new_id
+from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
+from emulator.interpreter.approvals import Approvals
+from emulator.interpreter.pending_approval import DISCONNECTED
+from emulator.programs.failures import NOT_APPROVED
+
+
+def approved_first(
+    tool: HostedTool, approvals: Approvals, client: str, seconds: float
+) -> HostedTool:
+    """The tool, whose calls start when ``client`` approves them, and fail after ``seconds`` without it."""
+    return replace(tool, start=partial(_start, tool, approvals, client, seconds))
+
+
+def _start(
+    tool: HostedTool,
+    approvals: Approvals,
+    client: str,
+    seconds: float,
+    arguments: dict[str, Any],
+) -> Future[HostedResult]:
+    shown = f"{tool.server}.{tool.name}\n{json.dumps(arguments, indent=2, ensure_ascii=False)}"
+    pending = approvals.add(new_id("call_"), client, shown)
+    future: Future[HostedResult] = Future()
+    future.add_done_callback(lambda _: pending.decide(DISCONNECTED))  # no effect after a decision
+
+    def run() -> None:
+        try:
+            with traces.record_time(f"approval of {tool.server}.{tool.name}"[:100]):
+                decision = approvals.wait(pending, seconds)
+        finally:
+            approvals.remove(pending)
+        if decision.approved:
+            call = tool.start(arguments)
+            future.add_done_callback(lambda _: call.cancel())  # no effect after its end
+            call.add_done_callback(finish)
+        else:
+            reason = f": {decision.reason}" if decision.reason else "."
+            finish(ended_call(HostedResult(f"{NOT_APPROVED}{reason}", is_error=True)))
+
+    def finish(call: Future[HostedResult]) -> None:
+        with suppress(InvalidStateError, CancelledError):
+            future.set_result(call.result())
+
+    threading.Thread(target=copy_context().run, args=(run,), name="approval", daemon=True).start()
+    return future

@@ -1,0 +1,283 @@
+"""Hosted calls that a person approves in the inspector: chat completions and Messages cannot ask."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosted.test_mcp_over_http import body
+from tests.support.hosted import SERVER, HostedFunctions
+from tests.support.inspected import Inspected, stored
+from tests.support.processes import ROOT, RedisServer, wait_until
+from tests.support.programs import LOCAL, TOOLS
+from tests.support.raw_http import connect, fetch, post_bytes, read_until, send
+from tests.support.scripted import ScriptedUpstream
+from tests.support.several_workers import two_workers
+
+SEARCH, BOOK, CHECK = TOOLS
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+EACH_API = pytest.mark.parametrize("api", PATHS)
+STREAMED = pytest.mark.parametrize("stream", [False, True])
+PROGRAM = """```python
+hits = search('Oslo')
+print(book(hits[1]['id'])['booked'], check(hits[1]['id']))
+```"""
+HANDLED = "```python\ntry:\n    book('a1')\nexcept Exception:\n    pass\ncheck('a1')\n```"
+PAGE = "/inspector/containers"
+CALLS = re.compile(r'data-json="(/inspector/calls/[^/"]*)/approve"')
+Start = Callable[..., tuple[str, Any]]
+
+
+@pytest.fixture
+def server() -> HostedFunctions:
+    return HostedFunctions(LOCAL, [SEARCH, BOOK, CHECK], needs_approval=frozenset({"book"}))
+
+
+class Approver:
+    """A person at the inspector of the proxy at ``url``, and requests whose answers wait for that person."""
+
+    def __init__(self, url: str, **headers: str) -> None:
+        self._url = url
+        self._headers = headers
+        self._pool = ThreadPoolExecutor(4)
+
+    def ask(self, api: str = "chat", **fields: Any) -> Future[tuple[int, Any, bytes]]:
+        request = {**body(api, SERVER), **fields}
+        return self._pool.submit(fetch, f"{self._url}{PATHS[api]}", request, self._headers)
+
+    def page(self) -> str:
+        status, _, raw = fetch(f"{self._url}{PAGE}", headers=self._headers)
+        assert status == 200
+        return raw.decode()
+
+    def waiting(self) -> list[str]:
+        """The addresses of the calls that the inspector shows, without the verb."""
+        return CALLS.findall(self.page())
+
+    def decide(self, verb: str, **form: str) -> None:
+        wait_until(self.waiting)
+        assert self.post(f"{self.waiting()[0]}/{verb}", **form) == 200
+
+    def post(self, path: str, **form: str) -> int:
+        return send(f"{self._url}{path}", form, self._headers)[0]
+
+
+@pytest.fixture
+def start(start_app: Start, server: HostedFunctions) -> Callable[..., Approver]:
+    def started(**settings: Any) -> Approver:
+        url, _ = start_app(**{"hosted": server, "inspector": "open", **settings})
+        return Approver(url)
+
+    return started
+
+
+@EACH_API
+@STREAMED
+def test_an_approved_call_runs_and_the_program_goes_on(
+    start: Callable[..., Approver],
+    upstream: ScriptedUpstream,
+    server: HostedFunctions,
+    api: str,
+    stream: bool,
+) -> None:
+    person = start()
+    upstream.reply(PROGRAM, "Booked.")
+    answer = person.ask(api, stream=stream)
+    wait_until(person.waiting)
+    assert server.made == ["search(to='Oslo')"]
+    assert 'shop.book\n{\n  "id": "a2"\n}' in html.unescape(person.page())
+    person.decide("approve")
+    status, _, raw = answer.result(20)
+    assert status == 200
+    assert b"Booked." in raw
+    if api == "chat":  # Messages shows thinking only to those who ask for it
+        assert PAGE.encode() in raw
+    assert server.made == ["search(to='Oslo')", "book(id='a2')", "check(id='a2')"]
+    [_, after] = upstream.requests
+    assert "a2 on time" in str(after["messages"][-1]["content"])
+    assert person.waiting() == []
+
+
+REFUSALS: list[tuple[str, Any, str]] = [
+    ("declined", lambda person: person.decide("decline", reason="Too dear."), "Too dear."),
+    ("nobody decides", lambda person: None, "nobody approved it within 0.5 s"),
+]
+
+
+@EACH_API
+@pytest.mark.parametrize(
+    ("decide", "why"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
+)
+def test_a_refusal_ends_the_program_even_if_it_handles_failures(
+    start: Callable[..., Approver],
+    upstream: ScriptedUpstream,
+    server: HostedFunctions,
+    api: str,
+    decide: Callable[[Approver], None],
+    why: str,
+) -> None:
+    person = start(approval_seconds=60.0 if why == "Too dear." else 0.5)
+    upstream.reply(HANDLED, "I did not.")
+    answer = person.ask(api)
+    decide(person)
+    assert b"I did not." in answer.result(20)[2]
+    assert server.made == []
+    assert f"not approved: {why}" in str(upstream.requests[1]["messages"][-1]["content"])
+
+
+def test_calls_that_leave_together_are_decided_one_by_one(
+    start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    person = start(order="dataflow")
+    upstream.reply("```python\nprint([book('a1'), book('a2')])\n```", "Done.")
+    answer = person.ask()
+    wait_until(lambda: len(person.waiting()) == 2)
+    while not answer.done():
+        for address in person.waiting():
+            assert person.post(f"{address}/approve") in (200, 404)
+    assert sorted(server.made) == ["book(id='a1')", "book(id='a2')"]
+
+
+@STREAMED
+def test_a_call_whose_client_leaves_is_neither_shown_nor_made(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions, stream: bool
+) -> None:
+    url, _ = start_app(hosted=server, inspector="open", ping_seconds=3600.0)
+    person = Approver(url)
+    upstream.reply("```python\nbook('a1')\n```")
+    with connect(url, post_bytes(PATHS["chat"], {**body("chat", SERVER), "stream": stream})):
+        wait_until(person.waiting)
+        [address] = person.waiting()
+    wait_until(lambda: not person.waiting())
+    assert person.post(f"{address}/approve") == 404
+    assert server.made == []
+
+
+def test_a_stream_that_waits_is_kept_alive(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    url, _ = start_app(hosted=server, inspector="open", ping_seconds=0.1)
+    person = Approver(url)
+    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    request = {**body("chat", SERVER), "stream": True}
+    with connect(url, post_bytes(PATHS["chat"], request)) as connection:
+        wait_until(person.waiting)
+        for _ in range(3):
+            read_until(connection, b":")
+        person.decide("approve")
+        read_until(connection, b"[DONE]")
+    assert server.made == ["book(id='a1')"]
+
+
+def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    keys = {"client_keys": ("ann-key", "bob-key"), "inspector_key": "operator-key"}
+    url, _ = start_app(hosted=server, **keys)
+    ann, bob, operator = (
+        Approver(url, authorization=f"Bearer {name}-key") for name in ("ann", "bob", "operator")
+    )
+    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    answer = ann.ask()
+    wait_until(ann.waiting)
+    [address] = ann.waiting()
+    assert bob.waiting() == []
+    assert bob.post(f"{address}/approve") == 404
+    assert server.made == []
+    assert operator.waiting() == [address]
+    operator.decide("approve")
+    assert b"Done." in answer.result(20)[2]
+    assert server.made == ["book(id='a1')"]
+
+
+def test_arguments_are_shown_whole_and_never_as_markup(
+    start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    person = start()
+    evil = "<script>alert(1)</script>" + "x" * 60_000 + "the end"
+    upstream.reply(f"```python\nbook({evil!r})\n```", "Done.")
+    answer = person.ask()
+    wait_until(person.waiting)
+    assert "<script>alert" not in person.page()
+    assert evil in html.unescape(person.page())
+    person.decide("decline")
+    answer.result(20)
+
+
+def test_the_inspector_shows_how_long_a_call_waited(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    url, services = start_app(hosted=server, inspector="open")
+    person = Approver(url)
+    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    answer = person.ask()
+    person.decide("approve")
+    key = answer.result(20)[1]["x-request-id"]
+    wait_until(lambda: bool((trace := services.requests.reader.get(key)) and trace.seconds))
+    names = [name for name, _, _ in stored(services.requests.reader)[0].times]
+    assert names == ["approval of shop.book", "mcp shop.book"]
+    assert (
+        "approval of shop.book"
+        in Inspected(url, services.requests).get(f"/inspector/requests/{key}")[2]
+    )
+
+
+def test_without_an_inspector_the_call_is_refused(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    url, _ = start_app(hosted=server, inspector="off")
+    upstream.reply("```python\nbook('a1')\n```", "I may not.")
+    assert b"I may not." in Approver(url).ask().result(20)[2]
+    assert server.made == []
+    assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is missing")
+def test_what_waits_at_one_replica_is_decided_once_at_another(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions, tmp_path: Path
+) -> None:
+    upstream.reply("```python\nprint(book('a1')['booked'])\n```", "Done.")
+    with RedisServer(tmp_path) as redis:
+        replicas = [
+            Approver(start_app(hosted=server, inspector="open", store=redis.url)[0])
+            for _ in range(2)
+        ]
+        answer = replicas[0].ask()
+        wait_until(replicas[1].waiting)
+        [address] = replicas[1].waiting()
+        assert replicas[0].waiting() == [address]
+        statuses = [replica.post(f"{address}/approve") for replica in reversed(replicas)]
+        assert statuses == [200, 404]
+        assert b"Done." in answer.result(20)[2]
+    assert server.made == ["book(id='a1')"]
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="finds the workers in Linux' /proc"
+)
+def test_what_waits_at_one_worker_is_approved_at_another(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    upstream.reply("```python\nprint(price(article='tea')['price'])\n```", "It is 3.")
+    command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_server.py'}"
+    item = {"type": "mcp", "server_label": "shop", "require_approval": "always"}
+    with two_workers(upstream, tmp_path, "--inspector", "open", "--mcp", command) as one:
+        first, second = one.pids()
+        with (
+            one.pages(second) as other,
+            one.stream(first, b"approval", body={**body("chat", item)}),
+        ):
+            wait_until(lambda: CALLS.search(other("GET", PAGE)))
+            [address] = CALLS.findall(other("GET", PAGE))
+            other("POST", f"{address}/approve")
+            wait_until(lambda: len(upstream.requests) == 2)
+    assert "3" in json.dumps(upstream.requests[1]["messages"][-1]["content"])
