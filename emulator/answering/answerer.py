@@ -31,7 +31,6 @@ from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.conversation import Conversation
 from emulator.answering.deltas import read_deltas
 from emulator.answering.first_turn import first_turn
-from emulator.answering.intent import Request
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
 from emulator.answering.profiles import reasoning_start_of
@@ -45,6 +44,7 @@ from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.stop_filter import StopFilter
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage_counter import UsageCounter
+from emulator.answering.user_request import Request
 from emulator.answering.verdicts import (
     CellResult,
     FinalReply,
@@ -296,7 +296,11 @@ class Answerer:
             repeated_calls=self._repeated_calls(state),
             quotations=state.quotations,
             judge=IntentJudge(
-                request.toolset, state.conversation, required, confirmed=state.doubt_questioned
+                request.toolset,
+                state.conversation,
+                required,
+                constrained=state.constrained,
+                confirmed=state.doubt_questioned,
             ),
             finds_long_calls=settings.stream_calls == "delta",
             stream_arguments=bool(request.chat.stream),

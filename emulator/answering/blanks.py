@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
-from emulator.answering.intent import Request
+from emulator.answering.user_request import Request
 from emulator.reading.python_syntax import called_tool
 from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import parse, walk

@@ -18,7 +18,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from emulator.answering.draft_block import DraftBlock
-from emulator.answering.intent import Intent, Request, intent_after
+from emulator.answering.intent import Intent, intent_after
+from emulator.answering.user_request import Request
 from emulator.tools.effects import Effect
 from emulator.tools.toolset import Toolset
 
@@ -27,6 +28,8 @@ _FOREIGN_LABEL = re.compile(
     r"|kotlin|swift|r|perl|lua|html|css|text|txt|plaintext|output|console|diff|markdown|md)\b",
     re.IGNORECASE,
 )
+
+_WITHHELD = "the user wants no call yet"
 
 
 @dataclass
@@ -37,6 +40,8 @@ class IntentJudge:
     request: Request = field(default_factory=Request)
     required: bool = False
     """The model must call: words alone do not make a block content."""
+    constrained: bool = False
+    """The reply has no words around a call, so a call that the user withholds is shown."""
     confirmed: bool = False
     """The model was asked about a doubtful block; a block in its answer is meant."""
     _shown: bool = False
@@ -95,6 +100,8 @@ class IntentJudge:
         own = block.own_names
         if block.has_blank:
             return "an argument is a blank to fill in"
+        if self.constrained and self._is_withheld(block):
+            return _WITHHELD
         if block.is_session:
             return "it shows an interactive session"
         if own is not None and own.shadows_tool:
@@ -105,10 +112,14 @@ class IntentJudge:
         own, request = block.own_names, self.request
         if _FOREIGN_LABEL.match(block.pieces[0]):
             return "its label names another language"
-        if request.forbids_calls:
-            return "the user asks for no calls"
+        if self._is_withheld(block):
+            return _WITHHELD
         if own is None:
             return ""
         if own.is_script or (own.has_definitions and request.asks_for_script):
             return "it is a script"
         return "it declares an offered function again" if own.repeats_stub else ""
+
+    def _is_withheld(self, block: DraftBlock) -> bool:
+        found = () if self.required else map(self.toolset.find, block.tools)
+        return any(tool is not None and self.request.withholds(tool) for tool in found)

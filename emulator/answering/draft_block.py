@@ -59,6 +59,12 @@ class DraftBlock:
         return "".join(self.pieces)
 
     @property
+    def as_python(self) -> str:
+        """The statements as code to show: a constrained reply is JSON, which is for no reader."""
+        code = "\n".join(statement.source for statement in self.statements)
+        return f"```python\n{code}\n```"
+
+    @property
     def inner(self) -> str:
         return "".join(self.text)
 

@@ -12,6 +12,7 @@ from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
+from emulator.answering.user_request import Request
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -48,11 +49,11 @@ def first_turn(
         defaults = {k: v for k, v in TINY_DEFAULTS.items() if not (limited and k == "max_tokens")}
         fields = defaults | fields
     else:
-        schema = (
-            reply_schema(toolset.tools, choice, max_calls=settings.program_calls)
-            if constrained
-            else None
-        )
+        schema = None
+        if constrained:
+            words = Request(() if choice.required else chat.messages)
+            free = [tool for tool in toolset.tools if not words.withholds(tool)]
+            schema = reply_schema(free, choice, max_calls=settings.program_calls)
         messages = instruct(
             chat.messages,
             toolset,

@@ -11,19 +11,13 @@ nothing leave a block as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
-
-from emulator.protocol import Message
 
 MAX_BEFORE = 800
 """Characters before a block that are examined."""
 MAX_AFTER = 300
 """Characters after a block that are awaited and examined."""
 _SENTENCES = 3
-_MAX_REQUEST = 4_000
 
 
 class Intent(IntEnum):
@@ -202,63 +196,6 @@ def intent_after(words: str, *, acts: bool) -> Intent:
     if acts and _ENDS_WITH_QUESTION.search(last) and not _FURTHER.search(last):
         return Intent.SHOWN
     return Intent.MEANT
-
-
-_ASKS_FOR_CODE = _words(
-    r"\bhow (?:do|would|can|could|should) (?:I|you|one|we)\b|\bshow me (?:how|the code|an example"
-    r"|a snippet)\b"
-    r"|\bgive me an example\b|\bwhat would\b[^.]{0,80}\b(?:look like|call)\b",
-)
-_FORBIDS = _words(
-    rf"\b(?:do not|don't|without) (?:actually |yet )?(?:run|running|execute|executing|call|calling) {_IT}\b"
-)
-_ASKS_FOR_SCRIPT = _words(
-    r"\b(?:write|create|give|make|generate|provide|need|want|code|show)\b[^.\n]{0,60}\b(?:script"
-    r"|program|function"
-    r"|snippet|class|code|module|app|example|cli|bot)\b"
-)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the conversation says about the blocks of the reply to it."""
-
-    messages: Sequence[Message] = ()
-
-    @cached_property
-    def _question(self) -> str:
-        """The user's words, if they are what the model answers; else ""."""
-        last = self.messages[-1] if self.messages else None
-        return last.text[-_MAX_REQUEST:] if last is not None and last.role == "user" else ""
-
-    @cached_property
-    def asks_for_code(self) -> bool:
-        return bool(_ASKS_FOR_CODE.search(self._question))
-
-    @cached_property
-    def forbids_calls(self) -> bool:
-        return bool(_FORBIDS.search(self._question))
-
-    @cached_property
-    def asks_for_script(self) -> bool:
-        return bool(_ASKS_FOR_SCRIPT.search(self._question))
-
-    def mentions(self, text: str) -> bool:
-        """Return True if a message contains ``text``, in any case."""
-        return any(text.lower() in one for one in self._texts)
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        return list(self._all_texts())
-
-    def _all_texts(self) -> Iterator[str]:
-        for message in self.messages:
-            yield message.text.lower()
-            yield from (
-                call.as_function.arguments.lower()
-                for call in message.tool_calls or ()
-                if call.as_function is not None
-            )
 
 
 # Promises

@@ -205,7 +205,8 @@ class ProgramDraft:
 
     def _is_free(self, block: DraftBlock, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         """Return True if a call can be sent before its block ends."""
-        if any(call.name == tool.name for call in self._repeated_calls):
+        repeated = any(call.name == tool.name for call in self._repeated_calls)
+        if repeated or self._judge.request.withholds(tool):
             return False
         block.has_blank |= any(is_blank(value, self._judge.request) for value in arguments.values())
         return self._judge.before(block) is Intent.MEANT
@@ -270,7 +271,7 @@ class ProgramDraft:
             self._shown_after_calls |= block.has_run
             if doubtful:
                 self._doubtful.append(block.inner.strip())
-            yield block.raw
+            yield block.as_python if self._judge.constrained else block.raw
             return
         if block.error and not cut_off and (block.is_program or block.means_a_call(self.names)):
             self._reject(block.error.diagnostics, block.added_to(self.program))

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.intent import Request
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import cell_messages, repair_messages
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage_counter import UsageCounter
+from emulator.answering.user_request import Request
 from emulator.answering.verdicts import CellResult, UnusableReply
 from emulator.errors import ModelFailed
 from emulator.reading.diagnostics import render

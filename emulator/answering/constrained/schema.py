@@ -61,6 +61,8 @@ def reply_schema(
 ) -> Json | None:
     """Return the schema of a reply to a request with these tools; None if none can be constrained.
 
+    Without ``tools`` only words are valid.
+
     With `source`, a string or number is a copy from that text, and an enum has only the values that the text
     mentions. If the text has no suitable value, a required argument stays unrestricted, and an optional enum,
     boolean or number is omitted.
@@ -78,12 +80,12 @@ def reply_schema(
             continue
         definitions = writer.definitions
         calls.append(_object({"name": {"const": tool.python_name}, "arguments": arguments}))
+    words = _object({"say": {"type": "string", "minLength": 1}})
     if not calls:
-        return None
+        return None if tools or policy.required else words
     limit = 1 if policy.one_at_a_time else min(max_calls, MAX_CALLS)
     listed = {"type": "array", "items": _either(calls), "minItems": 1, "maxItems": limit}
-    ways = [] if policy.required else [_object({"say": {"type": "string", "minLength": 1}})]
-    schema = _either([*ways, _object({"calls": listed})])
+    schema = _either([*([] if policy.required else [words]), _object({"calls": listed})])
     if definitions:
         schema["$defs"] = definitions
     return schema if len(json.dumps(schema)) <= MAX_CHARACTERS else None

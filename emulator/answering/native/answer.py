@@ -9,7 +9,6 @@ from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import SUPPORTED_TYPES
-from emulator.answering.intent import Request
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
 from emulator.answering.quotations import Quotations
@@ -21,6 +20,7 @@ from emulator.answering.stop_filter import StopFilter
 from emulator.answering.transcript import ModelMessage, render
 from emulator.answering.turn_state import model_failed
 from emulator.answering.usage_counter import UsageCounter
+from emulator.answering.user_request import Request
 from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
