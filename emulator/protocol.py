@@ -85,6 +85,8 @@ class Message(Lenient):
     """True if a result is marked as a failure: Messages and Responses can do that."""
     approval: bool | None = Field(default=None, exclude=True)
     """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
+    found_tools: list[str] | None = Field(default=None, exclude=True)
+    """The names of tools, or of their servers, that a search found: the model sees their stubs here."""
 
     @property
     def text(self) -> str:

@@ -1,16 +1,14 @@
 """Show a model some of many tools; the others are listed, and a search function shows how to call them.
 
 Every tool can be called all the time: only the prompt changes. What it shows depends on the tools and on
-the conversation's beginning, so the prompt of a turn starts with the one before. What the search finds is a
-call's result, at the end. Knows nothing of fronts.
+the conversation's beginning, so the prompt of a turn starts with the one before. What a search finds, here or
+at the client, is a call's result, at the end. Knows nothing of fronts.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
@@ -21,64 +19,29 @@ from emulator import json_codec
 from emulator.answering.call_policy import offered_tools
 from emulator.answering.hosted_offer import offer_hosted_tools
 from emulator.answering.profiles import profile_of
-from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools
-from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
+from emulator.answering.tool_search import found_stubs, search, search_tool
+from emulator.hosted.hosted_tool import HostedTool, HostedTools
+from emulator.protocol import ChatCompletionRequest, HistoryCall, Message, ToolChoice
 from emulator.tools.stubs import escape_fences
 from emulator.tools.tool import Tool
-from emulator.tools.toolset import SchemaError, Toolset
-from emulator.tools.validator import matcher
+from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
 
 log = structlog.get_logger()
 
 SEARCH_TYPE = "tool_search"
-"""The type of the item in ``tools`` with which a client defers tools."""
-REGEX_SEARCH, BM25_SEARCH = "tool_search_tool_regex", "tool_search_tool_bm25"
-"""Anthropic's names of such an item: what the model sends is a regular expression, or words."""
-_MAX_PATTERN = 200
+"""The type of the item in ``tools`` with which a client defers tools. With the ``execution`` ``client`` it
+searches them itself, by a tool of its own."""
+LOADED = "loaded"
+"""The value of ``defer_loading`` of a tool that the client adds to the conversation: it is not listed."""
 MAX_SHOWN = 20
 """Tools in the prompt, of those that the request's words find."""
-MAX_FOUND = 5
-"""Tools that a search finds by words, besides those that it names."""
-_MAX_NAMED = 10
 _LISTING_TOKENS = 1_000
 """Of deferred tools, if there is no limit."""
-_MAX_RESULT = 20_000
-"""Characters of a search's result, after the first tool."""
 _CHARACTERS = 4
 """In a token, about (`usage_counter.estimate_tokens`)."""
 _MAX_LINE = 80
-_NAMES = re.compile(r"[\w.:/-]+")
 _STUB = re.compile(r"^def (\w+)\(", re.MULTILINE)
-
-_FUNCTION: Mapping[str, Any] = {
-    "name": "search_tools",
-    "description": "Find further functions, and return how to call them. Call it before a function"
-    " that is not shown.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "description": "What the function should do, or names of functions.",
-            }
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": True},
-}
-
-_PATTERN: Mapping[str, Any] = {
-    **_FUNCTION["parameters"],
-    "properties": {
-        "query": {
-            "type": "string",
-            "description": "A regular expression, which a name or description contains.",
-        }
-    },
-}
-_REGEX_FUNCTION: Mapping[str, Any] = {**_FUNCTION, "parameters": _PATTERN}
 
 
 @dataclass(frozen=True)
@@ -88,9 +51,11 @@ class DeferredTools:
     names: frozenset[str]
     """Their names on the wire."""
     search: str
-    """The name of the search function."""
+    """The name of the search function; "" if that is any of the client's."""
     listing: str = field(repr=False)
     """Their names, for the model: in several lines."""
+    servers: Mapping[str, str] = field(repr=False)
+    """Names of hosted tools -> the labels of their servers."""
 
     def shown(self, toolset: Toolset) -> Toolset:
         """The part of a request's toolset that its prompt shows in full."""
@@ -98,8 +63,28 @@ class DeferredTools:
 
     def stubs(self, toolset: Toolset) -> str:
         """What the model reads of the toolset."""
-        lines = (f"# {line}\n" for line in self.listing.splitlines())
-        return f"{self.shown(toolset).stubs}\n{escape_fences(''.join(lines))}"
+        lines = "".join(f"# {line}\n" for line in self.listing.splitlines())
+        return self.shown(toolset).stubs + (f"\n{escape_fences(lines)}" if lines else "")
+
+    def with_results(self, messages: Sequence[Message], toolset: Toolset) -> list[Message]:
+        """The history, in which each search's result has the stubs of the tools that it found."""
+        calls = {call.id: call for m in messages for call in m.tool_calls or ()}
+        return [
+            message
+            if message.found_tools is None
+            else message.model_copy(
+                update={"content": self._result(message, toolset, calls.get(message.tool_call_id))}
+            )
+            for message in messages
+        ]
+
+    def _result(self, message: Message, toolset: Toolset, call: HistoryCall | None) -> str:
+        names = {*(message.found_tools or ())}
+        found = [tool for tool in toolset.tools if names & {tool.name, self.servers.get(tool.name)}]
+        if not found and call and call.function and call.server_label == "":  # it ran here
+            return str(search(toolset, _query(call.function.arguments), call.function.name).content)
+        texts = (message.text, found_stubs(toolset, found) if found else "No function was found.")
+        return "\n\n".join(filter(None, texts))
 
     def native_tools(
         self, tools: Sequence[Mapping[str, Any]], toolset: Toolset, messages: Sequence[Message]
@@ -111,7 +96,11 @@ class DeferredTools:
             for call in message.tool_calls or ()
             if call.function and call.function.name == self.search
         }
-        texts = [m.text for m in messages if m.role == "tool" and m.tool_call_id in searches]
+        texts = [
+            message.text
+            for message in messages
+            if message.found_tools is not None or message.tool_call_id in searches
+        ]
         found = {
             tool.name
             for text in texts
@@ -122,7 +111,7 @@ class DeferredTools:
             function = definition.get("function")
             name = function.get("name") if isinstance(function, Mapping) else None
             if name == self.search and isinstance(function, Mapping):
-                described = f"{function['description']}\n\n{self.listing}"
+                described = f"{function.get('description') or ''}\n\n{self.listing}".strip()
                 yield {**definition, "function": {**function, "description": described}}
             elif name not in self.names - found:
                 yield definition
@@ -144,133 +133,62 @@ def defer_tools(
 
     Returns the request and its hosted tools with the search function. Raises `BadRequest`.
     """
-    searches = (tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE)
-    asked = next((tool for tool in searches if tool.get("execution") != "client"), None)
-    if asked:
+    searches = [tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE]
+    if searches:
         hosted = replace(hosted, types=hosted.types | {SEARCH_TYPE})
-    if not limit and not asked:
+    if not limit and not searches:
         return chat, hosted, None
+    asked = next((tool for tool in searches if tool.get("execution") != "client"), None)
     toolset, policy = offered_tools(chat)
-    names = frozenset(_deferred_names(chat.tools or ())) if asked else frozenset()
+    deferrals = dict(_deferrals(chat.tools or ())) if searches else {}
+    names = {tool.name for tool in toolset.tools if tool.name in deferrals}
     visible = toolset.subset(tool for tool in toolset.tools if tool.name not in names)
     tokens = len(visible.stubs) // _CHARACTERS
-    if limit and tokens > limit and len(visible.tools) > 1:
+    is_long = limit and tokens > limit and len(visible.tools) > 1
+    if is_long:
         shown = _best(visible, _beginning(chat.messages), limit * _CHARACTERS // 2)
-        names |= {tool.name for tool in visible.tools if tool.name not in shown}
-    deferred = [tool for tool in toolset.tools if tool.name in names]
-    if policy.name is not None or not deferred:
+        names |= {tool.name for tool in visible.tools} - shown - {SEARCH_TYPE}
+    if policy.name is not None or not names:
         return chat, hosted, None
-    search = replace(search_tool(toolset, (asked or {}).get("name")), is_hidden=not asked)
-    chat, own = offer_hosted_tools(chat, HostedTools((search,), types=frozenset()))
-    [search] = own.tools
-    chat = _with_results(_with_allowed(chat, search), search, toolset)
+    name = SEARCH_TYPE if toolset.named(SEARCH_TYPE) else ""
+    described = f"{name}(...)" if name else "a search"
+    if is_long or asked:
+        search = replace(search_tool(toolset, (asked or {}).get("name")), is_hidden=not asked)
+        chat, own = offer_hosted_tools(chat, HostedTools((search,), types=frozenset()))
+        [search] = own.tools
+        chat = _with_allowed(chat, search)
+        hosted = replace(hosted, tools=(*hosted.tools, search))
+        name = search.function_name
+        described = f"{name}(query=...)"
     shown_stubs = toolset.subset(tool for tool in toolset.tools if tool.name not in names).stubs
     remaining = (limit or _LISTING_TOKENS) * _CHARACTERS - len(shown_stubs)
     remaining = max(remaining, _LISTING_TOKENS * _CHARACTERS // 4)
-    heading = (
-        f"{len(deferred)} more functions; {search.function_name}(query=...) shows how to call them:"
-    )
-    listing = f"{heading}\n{_listing(deferred, remaining)}"
-    log.info("tools deferred", tools=len(toolset.tools), deferred=len(deferred), limit=limit)
-    found = DeferredTools(frozenset(names), search.function_name, listing)
-    return chat, replace(hosted, tools=(*hosted.tools, search)), found
+    listed = [t for t in toolset.tools if t.name in names and deferrals.get(t.name) != LOADED]
+    listing = ""
+    if listed:
+        heading = f"{len(listed)} more functions; {described} shows how to call them:"
+        listing = f"{heading}\n{_listing(listed, remaining)}"
+    log.info("tools deferred", tools=len(toolset.tools), deferred=len(names), limit=limit)
+    servers = {tool.function_name: tool.server for tool in hosted.tools}
+    return chat, hosted, DeferredTools(frozenset(names), name, listing, servers)
 
 
-def search_tool(toolset: Toolset, name: object = None) -> HostedTool:
-    """A function that finds tools of ``toolset`` and returns their stubs; ``name`` is the client's for it."""
-    name = name if name in (REGEX_SEARCH, BM25_SEARCH) else _FUNCTION["name"]
-    function = _REGEX_FUNCTION if name == REGEX_SEARCH else _FUNCTION
-
-    def start(arguments: dict[str, Any]) -> Future[HostedResult]:
-        future: Future[HostedResult] = Future()
-        future.set_result(_search(toolset, arguments["query"], str(name)))
-        return future
-
-    definition = {"type": "function", "function": function}
-    return HostedTool(definition, "tool_search", "", str(name), start)
-
-
-def _deferred_names(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _deferrals(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The name of each deferred tool, with the value of its ``defer_loading``."""
     for tool in tools:
         for kind in ("function", "custom"):
             described = tool.get(kind)
-            if isinstance(described, Mapping) and described.get("defer_loading") is True:
-                yield str(described.get("name"))
+            if isinstance(described, Mapping) and described.get("defer_loading") in (True, LOADED):
+                yield str(described.get("name")), described["defer_loading"]
 
 
-def _with_results(
-    chat: ChatCompletionRequest, search: HostedTool, toolset: Toolset
-) -> ChatCompletionRequest:
-    """Write the results of searches whose items in the history have only their queries."""
-    calls = {
-        call.id: call.function.arguments
-        for message in chat.messages
-        for call in message.tool_calls or ()
-        if call.function and call.server_label == "" and call.function.name == search.name
-    }
-    if not calls:
-        return chat
-    messages = [
-        message.model_copy(update={"content": _search(toolset, query, search.name).content})
-        if message.role == "tool" and (query := _query(calls.get(message.tool_call_id or "")))
-        else message
-        for message in chat.messages
-    ]
-    return chat.model_copy(update={"messages": messages})
-
-
-def _query(arguments: str | None) -> str:
+def _query(arguments: str) -> str:
     try:
         parsed = json_codec.loads(arguments or "{}")
     except json_codec.NotJSON:
         return ""
     query = parsed.get("query") if isinstance(parsed, dict) else None
     return query if isinstance(query, str) else ""
-
-
-def find(toolset: Toolset, query: str) -> list[Tool]:
-    """The tools that ``query`` names, then those that share its words."""
-    named = (toolset.named(word) for word in _NAMES.findall(query[:4_000]))
-    chosen = {tool.name: tool for tool in named if tool is not None}
-    ranked = toolset.index.rank(query)[:MAX_FOUND]
-    return [
-        *(
-            {t.name: t for t in [*chosen.values()][:_MAX_NAMED]} | {t.name: t for t in ranked}
-        ).values()
-    ]
-
-
-def _matching(toolset: Toolset, pattern: str) -> list[Tool]:
-    """The first tools whose texts match, in linear time. Raises `SchemaError`."""
-    if len(pattern) > _MAX_PATTERN:
-        raise SchemaError("too long", "query")
-    matches = matcher(pattern)
-    return [tool for tool in toolset.tools if any(map(matches, _texts(tool)))][:MAX_FOUND]
-
-
-def _texts(tool: Tool) -> Iterator[str]:
-    yield from (tool.name, tool.description)
-    for argument in tool.arguments:
-        yield from (argument.name, argument.remark("description") or "")
-
-
-def _search(toolset: Toolset, query: str, name: str) -> HostedResult:
-    try:
-        found = (_matching if name == REGEX_SEARCH else find)(toolset, query)
-    except SchemaError:
-        return HostedResult(
-            f"{query[:_MAX_PATTERN]!r} is no regular expression, or too long.", True
-        )
-    if not found:
-        offered = [tool.python_name for tool in toolset.tools]
-        near = difflib.get_close_matches(query[:80], offered, n=3) or offered[:20]
-        shown = ", ".join(near)
-        text = f"No function matches {query[:200]!r}. Search by other words or by names, such as {shown}."
-        return HostedResult(text)
-    while len(stubs := toolset.subset(found).stubs) > _MAX_RESULT and len(found) > 1:
-        found.pop()
-    names = tuple(tool.name for tool in found)
-    return HostedResult(f"These functions can be called now:\n\n{stubs}", found=names)
 
 
 def _beginning(messages: Sequence[Message]) -> str:

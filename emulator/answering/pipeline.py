@@ -18,6 +18,7 @@ import structlog
 from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
+from emulator.answering.call_policy import offered_tools
 from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
@@ -143,7 +144,12 @@ class Pipeline:
             chat, hosted, deferred = defer_tools(chat, hosted, tool_tokens(route))
         if hosted.tools or hosted.listings:
             history = HostedHistory(self.store, client, chat.model, chat.messages)
-            messages = with_offered_names(history.restored(), hosted)
+            chat = chat.model_copy(update={"messages": history.restored()})
+        if deferred:
+            messages = deferred.with_results(chat.messages, offered_tools(chat)[0])
+            chat = chat.model_copy(update={"messages": messages})
+        if hosted.tools:
+            messages = with_offered_names(chat.messages, hosted)
             chat = chat.model_copy(update={"messages": messages})
         if hosted.notice:
             messages = with_notice(chat.messages, hosted.notice)

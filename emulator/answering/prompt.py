@@ -91,7 +91,7 @@ def instruct(
             constrained=constrained,
             stubs=stubs,
             example=example(shown, programs=choice.programs),
-            several=len(toolset.tools) > 1 or any(tool.arguments for tool in toolset.tools),
+            several=len(shown.tools) > 1 or any(tool.arguments for tool in shown.tools),
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator import json_codec
-from emulator.answering.deferred_tools import BM25_SEARCH, REGEX_SEARCH
 from emulator.answering.summary import introduced
+from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.events import from_same_answer
@@ -160,9 +160,10 @@ def _hosted_calls(block: Mapping[str, Any], place: str) -> Iterator[HistoryCall]
 
 
 def _hosted_result(block: Mapping[str, Any], place: str) -> Message:
-    if block["type"] == "tool_search_tool_result":  # the core finds the same tools again
+    if block["type"] == "tool_search_tool_result":
         key = _search_call(_text(block, "tool_use_id", place))
-        return Message(role="tool", tool_call_id=key, content="[tools]")
+        found = _references(_mapping(block.get("content")).get("tool_references"))
+        return Message(role="tool", tool_call_id=key, content="", found_tools=found)
     key = hosted_call_id(_text(block, "tool_use_id", place))
     failed = block.get("is_error") is True
     content = _joined(_content_parts(block, place))
@@ -175,7 +176,16 @@ def _result(block: Mapping[str, Any], place: str) -> Message:
         parts.insert(0, {"type": "text", "text": "Error:"})
     key = _text(block, "tool_use_id", place)
     is_error = block.get("is_error") is True
-    return Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
+    found = _references(block.get("content")) or None  # a client's own search for tools
+    result = Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
+    return result.model_copy(update={"found_tools": found})
+
+
+def _references(blocks: Any) -> list[str]:
+    """The names of the tools in ``tool_reference`` blocks."""
+    listed = blocks if isinstance(blocks, list) else ()
+    kind = "tool_reference"
+    return [str(one.get("tool_name")) for one in map(_mapping, listed) if one.get("type") == kind]
 
 
 def _content_parts(block: Mapping[str, Any], place: str) -> list[Json]:

@@ -133,7 +133,9 @@ def _choice(toolset: _Toolset) -> Json:
     """Which tools of the server are offered, and whether they are loaded later."""
     default, configs = toolset.default_config or _ToolConfig(), toolset.configs or {}
     enabled = {name: one.enabled for name, one in configs.items() if one.enabled is not None}
+    deferred = {n: one.defer_loading for n, one in configs.items() if one.defer_loading is not None}
     choice: Json = {"defer_loading": True} if default.defer_loading else {}
+    choice |= {"deferred_tools": deferred} if deferred else {}
     if default.enabled is False:
         return {**choice, "allowed_tools": [name for name, on in enabled.items() if on]}
     return {**choice, "excluded_tools": [name for name, on in enabled.items() if not on]}

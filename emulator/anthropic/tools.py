@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.deferred_tools import BM25_SEARCH, REGEX_SEARCH, SEARCH_TYPE
+from emulator.answering.deferred_tools import SEARCH_TYPE
+from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.errors import BadRequest
 
 Json = dict[str, Any]
@@ -79,7 +80,12 @@ CLIENT_TOOLS: Mapping[str, tuple[str, Json]] = {
 
 def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None) -> list[Json]:
     """Convert ``tools``; ``container`` is the one that the request names. Raises `BadRequest`."""
-    return [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
+    converted = [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
+    is_searched_here = any(tool["type"] == SEARCH_TYPE for tool in converted)
+    is_deferring = any(tool.get("defer_loading") or tool.get("deferred_tools") for tool in tools)
+    if is_deferring and not is_searched_here:
+        converted.append({"type": SEARCH_TYPE, "execution": "client"})
+    return converted
 
 
 def is_code_execution(tool: Mapping[str, Any]) -> bool:

@@ -51,7 +51,9 @@ class _Item(BaseModel):
     excluded_tools: tuple[str, ...] = ()
     """What toolsets of Messages disable."""
     require_approval: RequireApproval | None = None
-    defer_loading: bool | None = None
+    defer_loading: bool | str | None = None
+    deferred_tools: dict[str, bool] = {}
+    """What toolsets of Messages defer, or not, by the tool's name."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,10 @@ class OfferedServer:
     """The operator's rules use hints, so the server's own list counts, not the one in a client's history."""
     is_default: bool = False
     """The operator offers it in every request; this request does not name it."""
-    is_deferred: bool = field(default=False, kw_only=True)
-    """The model searches for its tools."""
+    deferral: bool | str = field(default=False, kw_only=True)
+    """The value of ``defer_loading`` of its tools: the model searches for them."""
+    deferrals: Mapping[str, bool] = field(default_factory=dict, kw_only=True)
+    """The value for some of its tools."""
     place: str = field(default="", kw_only=True)
     """Where the request names the server."""
     credentials: str = field(default="", kw_only=True)
@@ -96,8 +100,12 @@ def offered_servers(
         if server.label in servers:
             place = f"tools[{n}].server_label"
             raise BadRequest(f"{place}: two servers have the label {server.label!r}.", place)
-        is_deferred = tool.get("defer_loading") is True
-        servers[server.label] = replace(server, place=f"tools[{n}]", is_deferred=is_deferred)
+        servers[server.label] = replace(
+            server,
+            place=f"tools[{n}]",
+            deferral=tool.get("defer_loading") or False,
+            deferrals=tool.get("deferred_tools") or {},
+        )
         if len(servers) > MAX_SERVERS:
             raise BadRequest(f"tools names more than {MAX_SERVERS} MCP servers.", "tools")
     for label in _usable(settings, client):

@@ -96,8 +96,8 @@ class MCPServers:
             if not server.allows(name, hints(tool)):
                 continue
             definition = function(tool, description)
-            if server.is_deferred:
-                definition["function"]["defer_loading"] = True
+            if deferral := server.deferrals.get(name, server.deferral):
+                definition["function"]["defer_loading"] = deferral
             yield HostedTool(
                 definition,
                 "mcp",

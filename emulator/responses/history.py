@@ -12,7 +12,7 @@ from emulator.responses import items as items_module
 from emulator.responses.compaction import summary_of
 from emulator.responses.hosted_items import call_id
 from emulator.responses.items import Item, Json, Part
-from emulator.responses.tools import qualified
+from emulator.responses.tools import chat_names, qualified
 
 _IMAGE = "[an image]"
 
@@ -117,6 +117,11 @@ class _Chat:
         key = item.call_id
         content = _content("tool", item.output)
         result = Message(role="tool", tool_call_id=key, content=content, is_error=item.is_error)
+        if item.found is not None:
+            if not any(call.id == key for m in self.messages for call in m.tool_calls or ()):
+                return  # a search that ran at another server
+            found = [name for tool in item.found for name in chat_names(tool)]
+            result = result.model_copy(update={"found_tools": found})
         at = self._results.setdefault(key, len(self.messages))
         if at < len(self.messages) and self.messages[at].approval is not None:
             self.messages[at] = result

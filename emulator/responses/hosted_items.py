@@ -1,5 +1,5 @@
 """Items of hosted calls in a request's input: ``mcp_list_tools``, ``mcp_call``, ``mcp_approval_request`` and
-``mcp_approval_response``.
+``mcp_approval_response``. Items of tool searches, here or at the client, too.
 
 An ``mcp_call`` becomes a function call and its output, an ``mcp_approval_request`` a call without an output.
 Their ids have the call's id after the prefix (`item_id`). The items may come from other servers' answers, so
@@ -18,10 +18,11 @@ Json: TypeAlias = dict[str, Any]
 
 CALL, APPROVAL, SEARCH, TOOL_SEARCH = "mcp_", "mcpr_", "ws_", "tsc_"
 """The prefixes of the ids of calls, of approval requests, of web searches and of tool searches."""
+FOUND = "tso_"
 SHELL_CALL, SHELL_OUTPUT = "sh_", "sho_"
 _CALL_ID = "call_"
 
-CONVERTED = ("mcp_call", "mcp_approval_request", "tool_search_call")
+CONVERTED = ("mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output")
 
 
 def item_id(prefix: str, call_id: str) -> str:
@@ -31,7 +32,9 @@ def item_id(prefix: str, call_id: str) -> str:
 
 def call_id(item_id: str) -> str:
     """Return the id of the call to which an item belongs: of its ``mcp_call`` or its approval request."""
-    return _CALL_ID + item_id.removeprefix(APPROVAL).removeprefix(TOOL_SEARCH).removeprefix(CALL)
+    for prefix in (APPROVAL, TOOL_SEARCH, FOUND, CALL):
+        item_id = item_id.removeprefix(prefix)
+    return _CALL_ID + item_id
 
 
 def converted(item: Json) -> Iterator[Json]:
@@ -39,6 +42,12 @@ def converted(item: Json) -> Iterator[Json]:
 
     A call that has not ended is skipped: its approval request, if any, is another item.
     """
+    if item["type"] == "tool_search_output":
+        tools = item.get("tools")
+        found = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+        ids = {"id": item["id"], "call_id": item.get("call_id") or call_id(item["id"])}
+        yield {"type": "function_call_output", **ids, "output": [], "found": found}
+        return
     if item["type"] == "tool_search_call":
         yield from _search(item)
         return
@@ -62,15 +71,14 @@ def converted(item: Json) -> Iterator[Json]:
 
 
 def _search(item: Json) -> Iterator[Json]:
-    """A search that ran here; the core finds the same tools again."""
+    """The call of a search that the client or this proxy runs."""
     arguments, key = item.get("arguments"), str(item["id"])
-    if key.startswith(TOOL_SEARCH) and isinstance(arguments, dict) and "query" in arguments:
-        call = {"type": "function_call", "name": "search_tools", "server": ""}
-        text = json_codec.dumps(arguments).decode()
-        yield {**call, "id": key, "call_id": call_id(key), "arguments": text}
-        output = [{"type": "input_text", "text": "[the tools that were found]"}]
-        result = {"type": "function_call_output", "output": output, "status": "completed"}
-        yield {**result, "id": key, "call_id": call_id(key)}
+    arguments = arguments if isinstance(arguments, dict) else {}
+    call = {"type": "function_call", "id": key, "arguments": json_codec.dumps(arguments).decode()}
+    if item.get("execution") == "client":
+        yield {**call, "call_id": item.get("call_id") or key, "name": "tool_search"}
+    elif key.startswith(TOOL_SEARCH) and "query" in arguments:
+        yield {**call, "call_id": call_id(key), "name": "search_tools", "server": ""}
 
 
 def check_approvals(history: Sequence[Json], input_items: Sequence[Json]) -> None:

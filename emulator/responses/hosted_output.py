@@ -19,6 +19,7 @@ from emulator.hosted.search_results import FoundPage, read_pages
 from emulator.responses.hosted_items import (
     APPROVAL,
     CALL,
+    FOUND,
     SEARCH,
     SHELL_OUTPUT,
     TOOL_SEARCH,
@@ -160,7 +161,7 @@ class FoundToolsWriter(ItemWriter):
     """Writes the tools that a search found."""
 
     def __init__(self, index: int, call_id: str, tools: list[Json]) -> None:
-        item = {"id": item_id("tso_", call_id), "type": "tool_search_output", "call_id": None}
+        item = {"id": item_id(FOUND, call_id), "type": "tool_search_output", "call_id": None}
         state = {"execution": "server", "tools": tools, "status": "completed"}
         super().__init__(index, {**item, **state})
 

@@ -116,6 +116,8 @@ class CallOutputItem(ItemModel):
     call_id: str = Field("", description='the id of the call; "" if the client omitted it')
     output: tuple[Part, ...]
     status: Any = None
+    found: list[Json] | None = None
+    """The tools that a search found."""
 
     @property
     def is_error(self) -> bool:
@@ -194,7 +196,8 @@ _OTHERS: Mapping[str, str] = {
     **dict.fromkeys(tool_items.CALLS, "tc_"),
     **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
     **dict.fromkeys(tool_items.SKIPPED, "item_"),
-    "tool_search_call": "item_",  # only a search that ran here has an id of its call
+    # Only a search that ran here has an id of its call.
+    **dict.fromkeys(("tool_search_call", "tool_search_output"), "item_"),
     "mcp_call": hosted_items.CALL,
     "mcp_approval_request": hosted_items.APPROVAL,
 }

@@ -136,11 +136,10 @@ SKIPPED = frozenset(
         "mcp_list_tools",
         "program",
         "program_output",
-        "tool_search_output",
     }
 )
-"""Types of items without information for a model. The calls of a program are separate items, and what a tool
-search finds are tools of the request (`tools.added_tools`)."""
+"""Types of items without information for a model. The calls of a program are separate items, and added tools
+are tools of the request (`tools.added_tools`)."""
 
 
 def _object(value: Json, name: str) -> Json:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from emulator.answering.deferred_tools import LOADED, SEARCH_TYPE
 from emulator.responses.items import Json
 
 CALLABLE = ("function", "custom")
@@ -118,6 +119,16 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
 }
 
 
+CLIENT_SEARCH = ClientTool(
+    "Load functions by their names, or all of a namespace by its name, so that they can be called.",
+    _object(["paths"], paths={"type": "array", "items": _TEXT, "minItems": 1}),
+    "tool_search_call",
+    "tsc_",
+    lambda arguments: {"execution": "client", "arguments": {**arguments}},
+)
+"""A search for tools that the client runs; it may have other words and parameters."""
+
+
 @dataclass(frozen=True)
 class CallForm:
     """How the calls of one tool are written as items."""
@@ -154,6 +165,12 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
         if kind in CLIENT_TOOLS and _runs_at_client(tool):
             forms[kind] = CallForm(kind, tool=CLIENT_TOOLS[kind])
             chat_tools.append(_function(kind, CLIENT_TOOLS[kind]))
+        elif is_client_search(tool):
+            forms[kind] = CallForm(kind, tool=CLIENT_SEARCH)
+            own = {name: tool[name] for name in ("description", "parameters") if tool.get(name)}
+            function = _function(kind, CLIENT_SEARCH)["function"] | own
+            chat_tools += [{"type": "function", "function": function}, tool]
+            places.append(f"tools[{n}]")
         else:
             chat_tools.append(nested(tool))
         places.append(f"tools[{n}]")
@@ -173,17 +190,38 @@ def qualified(namespace: Any, name: Any) -> Any:
     return f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name
 
 
+def is_client_search(item: Mapping[str, Any]) -> bool:
+    """Return True for a tool search that the client runs, or an item of one."""
+    return str(item.get("type")).startswith(SEARCH_TYPE) and item.get("execution") == "client"
+
+
 def added_tools(items: Sequence[Json], tools: Sequence[Json]) -> list[Json]:
-    """Return the tools that items of the input add to ``tools``."""
-    known = {_key(tool) for tool in tools}
+    """Return the tools that items of the input add to ``tools``; those of a client's search are `LOADED`."""
+    known = {name for tool in tools for name in chat_names(tool)}
     added: list[Json] = []
     for item in items:
-        item_tools = item.get("tools") if item["type"] in _TOOL_ITEMS else None
-        for tool in item_tools if isinstance(item_tools, list) else ():
-            if isinstance(tool, dict) and _key(tool) not in known:
-                known.add(_key(tool))
-                added.append(tool)
+        for tool in _objects(item.get("tools")) if item["type"] in _TOOL_ITEMS else ():
+            new = {*chat_names(tool)} - known
+            known |= new
+            one = found_tools([tool], new)
+            added += map(_loaded, one) if is_client_search(item) else one
     return added
+
+
+def _loaded(tool: Json) -> Json:
+    members = {"tools": [*map(_loaded, _objects(tool.get("tools")))]} if "tools" in tool else {}
+    return {**tool, **members, "defer_loading": LOADED}
+
+
+def chat_names(tool: Json) -> list[str]:
+    """The names in chat of a tool, or of a namespace's members; a server's label."""
+    inside = tool.get(str(tool.get("type")))
+    fields = inside if isinstance(inside, dict) else tool
+    if tool.get("type") == "namespace":
+        return [
+            str(qualified(tool.get("name"), m.get("name"))) for m in _objects(tool.get("tools"))
+        ]
+    return [str(fields.get("name") or fields.get("server_label") or tool.get("type"))]
 
 
 def found_tools(tools: Sequence[Json], names: Collection[str]) -> list[Json]:
@@ -197,7 +235,7 @@ def found_tools(tools: Sequence[Json], names: Collection[str]) -> list[Json]:
                 if qualified(tool.get("name"), member.get("name")) in names
             ]
             found += [{**tool, "tools": members}] if members else []
-        elif _key(tool)[1] in names:
+        elif any(name in names for name in chat_names(tool)):
             found.append(tool)
     return found
 
@@ -207,12 +245,6 @@ def _objects(value: Any) -> list[Json]:
 
 
 _TOOL_ITEMS = ("additional_tools", "tool_search_output")
-
-
-def _key(tool: Json) -> tuple[str, str]:
-    inside = tool.get(str(tool.get("type")))
-    fields = inside if isinstance(inside, dict) else tool
-    return str(tool.get("type")), str(fields.get("name"))
 
 
 def _members(namespace: Json, place: str) -> Iterator[tuple[str, Json, CallForm]]:

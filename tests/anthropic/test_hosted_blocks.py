@@ -184,6 +184,7 @@ ITEM: Json = {
     "server_url": "https://dice.test/mcp",
     "require_approval": "never",
 }
+CLIENT_SEARCH: Json = {"type": "tool_search", "execution": "client"}
 OLD_BETA = "other-beta,mcp-client-2025-04-04"
 
 
@@ -208,7 +209,7 @@ def request(servers: Sequence[Json], *tools: Json, blocks: Sequence[Json] = ()) 
             [DICE],
             [{**TOOLSET, "configs": {"a": {"enabled": False}, "b": {"defer_loading": True}}}],
             "",
-            [{**ITEM, "excluded_tools": ["a"]}],
+            [{**ITEM, "excluded_tools": ["a"], "deferred_tools": {"b": True}}, CLIENT_SEARCH],
         ),
         (
             [DICE],
@@ -220,7 +221,7 @@ def request(servers: Sequence[Json], *tools: Json, blocks: Sequence[Json] = ()) 
                 }
             ],
             "",
-            [{**ITEM, "defer_loading": True, "allowed_tools": ["a"]}],
+            [{**ITEM, "defer_loading": True, "allowed_tools": ["a"]}, CLIENT_SEARCH],
         ),
         (
             [],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import pytest
 
 from tests.support.agents import broken_prefixes
+from tests.support.mcp_servers import stdio
 from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
@@ -94,3 +96,58 @@ def test_a_pattern_that_cannot_be_searched_is_an_error_that_the_model_sees(
     assert result.content.error_code == "invalid_tool_input"
     assert text.text == "I found none."
     assert "is no regular expression" in str(upstream.requests[1]["messages"][-1])
+
+
+FIND = tool("find_tools", "Find tools for a goal.")
+
+
+@pytest.mark.parametrize("texts", [[], [{"type": "text", "text": "One tool."}]])
+def test_a_clients_own_search_returns_references(
+    start_proxy: Any, upstream: ScriptedUpstream, texts: list[Json]
+) -> None:
+    upstream.reply(
+        "```python\nfind_tools(id='merge')\n```",
+        "```python\nmerge_customers(id='c1')\n```",
+        "Merged.",
+        "Bye.",
+    )
+    url, messages = start_proxy(), [{"role": "user", "content": "Merge c1."}]
+    reference = {"type": "tool_reference", "tool_name": "merge_customers"}
+    for said in ([*texts, reference], "ok", None, None):
+        answer = ask(url, messages, FIND, False)
+        [block] = answer.content
+        content: Any = "Thanks."
+        if block.type == "tool_use":
+            content = [{"type": "tool_result", "tool_use_id": block.id, "content": said}]
+        blocks = [block.model_dump(exclude_none=True)]
+        messages += [{"role": "assistant", "content": blocks}, {"role": "user", "content": content}]
+    assert [m["content"][0]["type"] for m in messages[1::2]] == ["tool_use"] * 2 + ["text"] * 2
+    assert broken_prefixes(upstream.requests) == []
+    first, *_, last = (str(request["messages"]) for request in upstream.requests)
+    assert "def find_tools(" in first
+    assert "merge_customers" in first
+    assert "def merge_customers(" not in first
+    assert last.count("def merge_customers(") == 1
+    assert last.count("One tool.") == len(texts)
+    assert "def refund_order(" not in last
+
+
+def test_a_toolset_defers_its_tools_by_default_or_one_by_one(
+    start_proxy: Any, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    upstream.reply("Hello.", "Hello.")
+    url = start_proxy(mcp={"shop": stdio(tmp_path / "log")})
+    toolset = {"type": "mcp_toolset", "mcp_server_name": "shop"}
+    deferred, loaded = {"defer_loading": True}, {"defer_loading": False}
+    for options in (
+        {"configs": {"order": deferred}},
+        {"default_config": deferred, "configs": {"order": loaded}},
+    ):
+        with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="k") as client:
+            tools: Any = [BM25, {**toolset, **options}]
+            said: Any = [{"role": "user", "content": "Hi."}]
+            client.beta.messages.create(model="m", max_tokens=9, messages=said, tools=tools)
+    first, second = (str(request["messages"][0]) for request in upstream.requests)
+    assert ("def order(" in first, "def order(" in second) == (False, True)
+    assert first.count("def ") > 2
+    assert second.count("def ") == 2

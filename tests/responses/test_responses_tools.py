@@ -42,7 +42,6 @@ HOSTED: list[Json] = [
     {"type": "file_search", "vector_store_ids": ["vs_1"]},
     {"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "mac"},
     {"type": "image_generation"},
-    {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}},
     {"type": "of_tomorrow"},
 ]
 

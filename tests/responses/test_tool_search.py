@@ -139,3 +139,119 @@ def test_a_deferred_mcp_server_is_only_listed(start_proxy: Any, upstream: Script
     assert "def search_tools(" in first
     assert first.count("def ") == 1
     assert second.count("def ") > 1
+
+
+CLIENT_SEARCH: Json = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "Find tools for a goal.",
+    "parameters": {
+        "type": "object",
+        "properties": {"goal": {"type": "string"}},
+        "required": ["goal"],
+        "additionalProperties": False,
+    },
+}
+
+
+def part(*members: Json) -> Json:
+    return {**CRM, "tools": [*members]}
+
+
+@pytest.mark.parametrize("deferred_tools", [[], [CRM, REFUND]], ids=["unknown", "listed"])
+@pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
+def test_a_client_searches_itself_and_what_it_sends_can_be_called_from_then_on(
+    start_proxy: Any, upstream: ScriptedUpstream, how: str, deferred_tools: list[Json]
+) -> None:
+    """The second search adds another member of a namespace that is known in part."""
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
+    upstream.reply(
+        "I look.\n\n```python\ntool_search(goal='merge')\n```",
+        "```python\ncrm_merge(id='c1')\n```",
+        "```python\ntool_search(goal='find')\n```",
+        "```python\ncrm_find(id='c1')\nrefund_order(id='o1')\n```",
+        "```python\ntool_search(goal='fly')\n```",
+        "Done.",
+    )
+    loaded = {"merge": [part(MERGE)], "find": [part(FIND), REFUND], "fly": []}
+    items: list[Any] = []
+    new: list[Any] = [{"role": "user", "content": "Merge c1."}]
+    kinds: list[str] = []
+    before: Any = None
+    while new:
+        tools = [CLIENT_SEARCH, *deferred_tools, CLOCK]
+        request: Json = {"model": "m", "tools": tools, "store": how == "previous response"}
+        if how == "previous response":
+            request |= {"input": new, **({"previous_response_id": before.id} if before else {})}
+        else:
+            items += new
+            request["input"] = items
+        if "streamed" in how:
+            with client.responses.stream(**request) as stream:
+                before = stream.get_final_response()
+        else:
+            before = client.responses.create(**request)
+        items += [item.model_dump(exclude_none=True) for item in before.output]
+        kinds += [item.type for item in before.output]
+        new = []
+        for item in before.output:
+            if item.type == "tool_search_call":
+                validator("ToolSearchCall").validate(item.model_dump(exclude={"created_by"}))
+                assert (item.execution, item.status) == ("client", "completed")
+                found = {"type": "tool_search_output", "execution": "client", "status": "completed"}
+                tools = loaded[item.arguments["goal"]]
+                new.append({**found, "call_id": item.call_id, "tools": tools})
+            elif item.type == "function_call":
+                result = {"type": "function_call_output", "output": "ok"}
+                new.append({**result, "call_id": item.call_id})
+    search = "tool_search_call"
+    expected = ["message", search, "function_call", search, *["function_call"] * 2, search]
+    assert kinds == [*expected, "message"]
+    assert broken_prefixes(upstream.requests) == []
+    first, *_, last = (str(request["messages"]) for request in upstream.requests)
+    assert "def tool_search(goal: str)" in first
+    assert "def clock(" in first
+    assert "def crm_merge(" not in first
+    assert ("crm_merge" in first) is bool(deferred_tools)
+    for name in ("crm_merge", "crm_find", "refund_order"):
+        assert last.count(f"def {name}(") == 1
+    assert last.count("No function was found.") == 1
+
+
+def test_without_parameters_the_model_names_paths(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\ntool_search(paths=['crm'])\n```")
+    tools = [{"type": "tool_search", "execution": "client"}, CRM, CLOCK]
+    answer = send(f"{start_proxy()}/responses", {"model": "m", "input": "Hi.", "tools": tools})
+    [call] = answer[2]["output"]
+    assert call["arguments"] == {"paths": ["crm"]}
+    assert "def tool_search(paths: list[str])" in str(upstream.requests[0]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("parameters", "goal"), ("parameters", {"type": "array"}), ("description", 7)],
+)
+def test_an_unusable_client_search_is_an_error_that_names_the_place(
+    start_proxy: Any, field: str, value: Any
+) -> None:
+    tools = [CLOCK, {**CLIENT_SEARCH, field: value}]
+    answer = send(f"{start_proxy()}/responses", {"model": "m", "input": "Hi.", "tools": tools})
+    assert answer[0] == 400
+    assert answer[2]["error"]["param"].startswith(f"tools[1].{field}")
+
+
+@pytest.mark.parametrize(
+    "output", [{"tools": "x"}, {"tools": [7]}, {}, {"call_id": "call_of_nothing", "tools": [CRM]}]
+)
+def test_an_output_without_usable_tools_is_no_error(
+    start_proxy: Any, upstream: ScriptedUpstream, output: Json
+) -> None:
+    upstream.reply("Hello.")
+    said = {"role": "user", "content": "Hello."}
+    call = {"type": "tool_search_call", "execution": "client", "call_id": "call_1"}
+    found = {"type": "tool_search_output", "execution": "client", "call_id": "call_1", **output}
+    body = {"model": "m", "input": [said, {**call, "arguments": None}, found, said]}
+    answer = send(f"{start_proxy()}/responses", {**body, "tools": [CLIENT_SEARCH, CLOCK]})
+    assert answer[0] == 200
