@@ -69,14 +69,12 @@ class DeferredTools:
     def with_results(self, messages: Sequence[Message], toolset: Toolset) -> list[Message]:
         """The history, in which each search's result has the stubs of the tools that it found."""
         calls = {call.id: call for m in messages for call in m.tool_calls or ()}
-        return [
-            message
-            if message.found_tools is None
-            else message.model_copy(
-                update={"content": self._result(message, toolset, calls.get(message.tool_call_id))}
-            )
-            for message in messages
-        ]
+        rendered = [*messages]
+        for n, message in enumerate(messages):
+            if message.found_tools is not None:
+                text = self._result(message, toolset, calls.get(message.tool_call_id or ""))
+                rendered[n] = message.model_copy(update={"content": text})
+        return rendered
 
     def _result(self, message: Message, toolset: Toolset, call: HistoryCall | None) -> str:
         names = {*(message.found_tools or ())}
