@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.api_clients import APIS, ToolResult
+from tests.support.chat import plain, streamed
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -21,12 +25,92 @@ TOOLS = [
     function("read_file", strings("path"), "Read a file."),
     function("ask_price", strings("item"), "Get a price."),
 ]
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """A result; ``is_error`` is the API's own signal, if it has one."""
+
+    text: str
+    is_error: bool = False
+
+
 REJECTION = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected. STOP what you are "
     "doing and wait for the user to tell you how to proceed."
 )
 REFUSED = ToolResult(REJECTION, is_error=True)
 FAILED = ToolResult("no such target", is_error=True)
+Turn = tuple[list[Any], list[tuple[str, dict[str, Any]]]]
+"""What the model's turn adds to the history, and its calls: id and arguments."""
+
+
+def ask_chat(client: openai.OpenAI, history: list[Any], *, stream: bool) -> Turn:
+    ask = streamed if stream else plain
+    message: Any = ask(client, model="m", messages=history, tools=TOOLS).choices[0].message
+    calls = message.tool_calls or ()
+    return [message.to_dict()], [(c.id, json.loads(c.function.arguments)) for c in calls]
+
+
+def ask_messages(client: openai.OpenAI, history: list[Any], *, stream: bool) -> Turn:
+    tools = [
+        {"name": function["name"], "input_schema": function["parameters"]}
+        for function in (tool["function"] for tool in TOOLS)
+    ]
+    request: Any = {"model": "m", "max_tokens": 512, "messages": history, "tools": tools}
+    url = str(client.base_url).removesuffix("/v1/")
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
+        if stream:
+            with claude.messages.stream(**request) as events:
+                message: Any = events.get_final_message()
+        else:
+            message = claude.messages.create(**request)
+    calls = [block for block in message.content if block.type == "tool_use"]
+    turn = {"role": "assistant", "content": message.content}
+    return [turn], [(call.id, call.input) for call in calls]
+
+
+def ask_responses(client: openai.OpenAI, history: list[Any], *, stream: bool) -> Turn:
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    request: Any = {"model": "m", "input": history, "tools": tools, "store": False}
+    if stream:
+        with client.responses.stream(**request) as events:
+            response: Any = events.get_final_response()
+    else:
+        response = client.responses.create(**request)
+    calls = [item for item in response.output if item.type == "function_call"]
+    items = [item.to_dict() for item in response.output]
+    return items, [(call.call_id, json.loads(call.arguments)) for call in calls]
+
+
+def chat_results(results: dict[str, ToolResult]) -> list[Any]:
+    return [
+        {"role": "tool", "tool_call_id": key, "content": result.text}
+        for key, result in results.items()
+    ]
+
+
+def messages_results(results: dict[str, ToolResult]) -> list[Any]:
+    blocks: list[Any] = []
+    for key, result in results.items():
+        block = {"type": "tool_result", "tool_use_id": key, "content": result.text}
+        blocks.append(block | ({"is_error": True} if result.is_error else {}))
+    return [{"role": "user", "content": blocks}]
+
+
+def responses_results(results: dict[str, ToolResult]) -> list[Any]:
+    items = []
+    for key, result in results.items():
+        item = {"type": "function_call_output", "call_id": key, "output": result.text}
+        items.append(item | ({"status": "failed"} if result.is_error else {}))
+    return items
+
+
+APIS: dict[str, tuple[Callable[..., Turn], Callable[[dict[str, ToolResult]], list[Any]]]] = {
+    "chat": (ask_chat, chat_results),
+    "messages": (ask_messages, messages_results),
+    "responses": (ask_responses, responses_results),
+}
 EVERY_API = pytest.mark.parametrize("api", list(APIS))
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
@@ -40,13 +124,17 @@ def played(
     url: str, api: str, results: dict[str, ToolResult], *, stream: bool = False
 ) -> list[list[str]]:
     """The calls of each message, as their only argument; ``results`` by that argument, others are "ok"."""
-    rounds = APIS[api](
-        url,
-        TOOLS,
-        lambda _name, arguments: results.get(*arguments.values(), ToolResult("ok")),
-        stream=stream,
-    )
-    return [[str(*arguments.values()) for _, arguments in calls] for calls in rounds]
+    ask, as_history = APIS[api]
+    client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+    history: list[Any] = [{"role": "user", "content": "Go."}]
+    rounds: list[list[str]] = []
+    while True:
+        turn, calls = ask(client, history, stream=stream)
+        if not calls:
+            return rounds
+        rounds.append([str(*arguments.values()) for _, arguments in calls])
+        found = {key: results.get(*one.values(), ToolResult("ok")) for key, one in calls}
+        history += [*turn, *as_history(found)]
 
 
 @STREAM
