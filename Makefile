@@ -268,28 +268,37 @@ test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## test several rep
 	    $(SCALE_VENV)/bin/python -m pytest tests/scale/test_replicas.py -k "containers_variables or waits_goes or replica_is_killed";) \
 	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
 
-# Debian starts services when it installs them; the policy file prevents that.
-.PHONY: scale-packages
-scale-packages:
-	@PATH=$$PATH:/usr/sbin; \
-	command -v nginx >/dev/null && command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && exit 0; \
+# $(1): programs, $(2): the packages that have them. Debian starts services when it installs them; the policy file
+# prevents that.
+define install_packages
+	@PATH=$$PATH:/usr/sbin:/sbin:$$(echo /usr/lib/postgresql/*/bin); \
+	missing=; for program in $(1); do command -v $$program >/dev/null || missing=yes; done; \
+	[ "$$missing" ] || exit 0; \
 	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
-	echo "Installing nginx-light, redis-server and postgresql"; \
+	echo "Installing $(2)"; \
 	policy=/usr/sbin/policy-rc.d; \
 	[ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $$as_root tee $$policy >/dev/null; $$as_root chmod +x $$policy; \
 	    trap "$$as_root rm -f $$policy" EXIT; }; \
 	$$as_root apt-get update -qq </dev/null >/dev/null 2>&1 || true; \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-	    nginx-light redis-server postgresql </dev/null >/dev/null 2>&1 \
-	    || { echo "install nginx, redis-server and postgresql first" >&2; exit 1; }
+	    $(2) </dev/null >/dev/null 2>&1 || { echo "install first: $(2)" >&2; exit 1; }
+endef
+
+.PHONY: scale-packages
+scale-packages:
+	$(call install_packages,nginx redis-server initdb,nginx-light redis-server postgresql)
+
+.PHONY: docker-packages
+docker-packages:
+	-$(call install_packages,dockerd containerd runc docker-init debootstrap unshare,docker.io containerd runc iptables debootstrap)
 
 .PHONY: test-docker
-test-docker: $(TESTABLE) $(DOCKER) ## test kernels in containers of a private Docker engine (needs root)
+test-docker: $(TESTABLE) $(DOCKER) docker-packages ## test kernels in containers of a private Docker engine (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
 	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
 
 .PHONY: test-image
-test-image: $(TESTABLE) $(DOCKER) $(LOCAL) sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)
+test-image: $(TESTABLE) $(DOCKER) $(LOCAL) docker-packages sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy

@@ -4,7 +4,7 @@ The engine keeps its data in a temporary folder, and runs in its own mount and n
 cannot change this machine's. Its one image is this machine's Debian or Ubuntu with the packages that kernels
 need of the extra `interpreter` (tests/support/debian_images.py).
 
-Needs root, and installs PACKAGES. Without them it prints the reason and runs nothing.
+Needs root, and what `make docker-packages` installs. Without these it prints the reason and runs nothing.
 """
 
 import contextlib
@@ -22,7 +22,6 @@ from pathlib import Path
 from tests.support import debian_images
 from tests.support.debian_images import Missing
 
-PACKAGES = ("docker.io", "containerd", "runc", "iptables", "debootstrap")
 COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
 START_SECONDS = 60.0
 
@@ -42,7 +41,9 @@ def with_engine(
     try:
         if platform.system() != "Linux" or os.geteuid() != 0:
             raise Missing("a Docker engine is started only by root on Linux")
-        install()
+        os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
+        if missing := [name for name in COMMANDS if shutil.which(name) is None]:
+            raise Missing(f"there is no {', '.join(missing)}")
         with (
             tempfile.TemporaryDirectory(prefix="docker-engine-") as folder,
             engine(Path(folder), own_network=own_network) as host,
@@ -59,39 +60,6 @@ def _kernels(host: str) -> dict[str, str]:
     name = "kernels-for-tests"
     imported(host, debian_images.kernels(), name)
     return {"KERNEL_PLACE": "docker", "KERNEL_IMAGE": name}
-
-
-def install() -> None:
-    """Install what is missing, without starting any service."""
-    if not _missing():
-        return
-    if shutil.which("apt-get") is None:
-        raise Missing(
-            f"{', '.join(_missing())} cannot be found, and there is no apt-get to install it"
-        )
-    policy = Path("/usr/sbin/policy-rc.d")
-    ours = not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
-    try:
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=False, **quiet)
-        subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES],
-            check=False, env=env, **quiet,
-        )  # fmt: skip
-    finally:
-        if ours:
-            policy.unlink()
-    if _missing():
-        raise Missing(f"apt-get did not install {', '.join(_missing())}")
-
-
-def _missing() -> list[str]:
-    os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
-    return [name for name in COMMANDS if shutil.which(name) is None]
 
 
 @contextlib.contextmanager
