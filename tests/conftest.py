@@ -9,6 +9,7 @@ that a run fails for a change and not by chance; by hand, the search for new one
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.made_once import make_once
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.uploads import Clock
@@ -48,10 +48,45 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_starts() -> Iterator[None]:
-    """What each proxy would make anew though it is always the same; `tests.support.made_once` says what."""
+    """Two things that libraries make anew for each app and client are made once for all tests.
+
+    Each test has a proxy of its own. Half of the CPU of a short one went into reading the machine's root
+    certificates (for an upstream that has no TLS) and into compiling, for each of the routes, the functions
+    that build its URL (which nothing here calls).
+    """
     with pytest.MonkeyPatch.context() as patched:
-        make_once(patched)
+        _share_tls_contexts(patched)
+        _share_url_builders(patched)
         yield
+
+
+def _share_tls_contexts(patched: pytest.MonkeyPatch) -> None:
+    import httpcore2
+
+    patched.setattr(
+        httpcore2, "default_ssl_context", functools.cache(httpcore2.default_ssl_context)
+    )
+
+
+def _share_url_builders(patched: pytest.MonkeyPatch) -> None:
+    from werkzeug.routing import Rule
+
+    compile_builder = Rule._compile_builder
+    builders: dict[Any, Callable[..., Any]] = {}
+
+    def shared(self: Rule, append_unknown: bool = True) -> Callable[..., Any]:
+        # Of its rule the function knows these; the rest it finds on the rule that it is bound to.
+        key = (
+            self.rule,
+            tuple(self._trace),
+            tuple(sorted((self.defaults or {}).items())),
+            append_unknown,
+        )
+        if key not in builders:
+            builders[key] = compile_builder(self, append_unknown)
+        return builders[key]
+
+    patched.setattr(Rule, "_compile_builder", shared)
 
 
 @pytest.fixture(autouse=True)

@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support import gateways, nginx
+from tests.support import gateways
 from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres, postgres
-from tests.support.processes import RedisServer, proxy
+from tests.support.processes import Process, RedisServer, free_port, listens, proxy
 from tests.support.replicas import TOKEN, Replicas
 from tests.support.scripted import ScriptedUpstream
+
+_CONFIGURATION = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/errors.log;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/bodies;
+    proxy_temp_path {folder}/answers;
+    fastcgi_temp_path {folder}/unused-1;
+    uwsgi_temp_path {folder}/unused-2;
+    scgi_temp_path {folder}/unused-3;
+    client_max_body_size 64m;
+    upstream replicas {{
+        {servers}
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://replicas;
+            proxy_http_version 1.1;
+            proxy_set_header host $http_host;
+            proxy_buffering off;
+            proxy_read_timeout 120s;
+            add_header x-replica $upstream_addr always;
+        }}
+    }}
+}}
+"""
+
+
+@contextmanager
+def balanced(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """A real nginx: its URL, at which requests go to each of `urls` in turn, unless it does not answer."""
+    port = free_port()
+    servers = " ".join(f"server {url.removeprefix('http://')} fail_timeout=2s;" for url in urls)
+    configuration = folder / "nginx.conf"
+    configuration.write_text(_CONFIGURATION.format(folder=folder, port=port, servers=servers))
+    command = [shutil.which("nginx") or "nginx", "-p", str(folder), "-c", str(configuration)]
+    server = Process([*command, "-e", str(folder / "errors.log")], folder / "nginx.log")
+
+    try:
+        server.wait_until(lambda: listens(port))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.kill(signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")
@@ -80,5 +130,5 @@ def replicas(
             for name in ("one", "two")
         ]
         urls = [url for _, url in started]
-        balancer = opened.enter_context(nginx.balanced(urls, tmp_path))
+        balancer = opened.enter_context(balanced(urls, tmp_path))
         yield Replicas([process for process, _ in started], urls, balancer, gateway)
