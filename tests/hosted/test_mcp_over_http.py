@@ -12,7 +12,7 @@ import pytest
 
 from emulator import logs
 from tests.conftest import StartProxy
-from tests.support import mcp_servers
+from tests.support import mcp_faults
 from tests.support.inspected import stored
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, fetch, post_bytes, send
@@ -44,7 +44,7 @@ def body(api: str, item: Json) -> Json:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server that requires `TOKEN`."""
-    with mcp_servers.http(tmp_path_factory.mktemp("guarded"), TOKEN) as url:
+    with mcp_faults.http(tmp_path_factory.mktemp("guarded"), TOKEN) as url:
         yield url
 
 
@@ -149,7 +149,7 @@ def test_a_client_that_leaves_cancels_its_call_at_the_server(
 ) -> None:
     upstream.reply("```python\nslow(seconds=60)\n```")
     log = tmp_path / "log"
-    proxy = start_proxy(mcp={"shop": mcp_servers.stdio(log)})
+    proxy = start_proxy(mcp={"shop": mcp_faults.stdio(log)})
     request = body("chat", {"type": "mcp", "server_label": "shop"})
     with connect(proxy, post_bytes("/v1/chat/completions", request)):
         wait_until(lambda: log.exists() and "slow {" in log.read_text())
@@ -162,7 +162,7 @@ def test_a_server_that_dies_in_a_program_ends_it_and_no_call_is_made_twice(
     upstream.reply(
         '```python\nprice(article="tea")\ndie()\norder(text="tea")\n```', "It is closed."
     )
-    proxy = start_proxy(mcp={"shop": {**mcp_servers.stdio(tmp_path / "log"), "always": True}})
+    proxy = start_proxy(mcp={"shop": {**mcp_faults.stdio(tmp_path / "log"), "always": True}})
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="any", max_retries=0)
     asked: Any = [{"role": "user", "content": QUESTION}]
     answer = client.chat.completions.create(model="m", messages=asked)
@@ -180,7 +180,7 @@ def test_keys_decide_who_may_use_a_server(
 
     alice, bob = new_key(), new_key()
     (tmp_path / "keys.toml").write_text(entry("alice", alice) + entry("bob", bob))
-    row = {**mcp_servers.stdio(tmp_path / "log"), "keys": ["alice"], "always": True}
+    row = {**mcp_faults.stdio(tmp_path / "log"), "keys": ["alice"], "always": True}
     proxy = start_proxy(mcp={"shop": row}, client_keys_file=str(tmp_path / "keys.toml"))
     upstream.reply(PRICE, "It costs 1.10.", "I do not know.")
     asked: Any = [{"role": "user", "content": QUESTION}]

@@ -16,7 +16,7 @@ from emulator.hosted.mcp_servers import MCPServers
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from tests.conftest import StartProxy
-from tests.support import mcp_servers
+from tests.support import mcp_faults
 from tests.support.mcp_faults import PNG, PRICE
 from tests.support.processes import wait_until
 from tests.support.scripted import ScriptedUpstream
@@ -50,9 +50,9 @@ def shop(
     folder = tmp_path_factory.mktemp("shop")
     with ExitStack() as opened:
         if request.param == "stdio":
-            row = mcp_servers.stdio(folder / "log")
+            row = mcp_faults.stdio(folder / "log")
         else:
-            row = {"url": opened.enter_context(mcp_servers.http(folder))}
+            row = {"url": opened.enter_context(mcp_faults.http(folder))}
         row["timeout"] = 20
         made = MCPServers(Settings(mcp={"shop": row}))
         yield opened.enter_context(closing(made)), folder / "log"
@@ -157,7 +157,7 @@ def test_a_clients_list_does_not_decide_what_is_read_only(
     servers: Callable[..., MCPServers], tmp_path: Path, rule: Any, expected: dict[str, bool]
 ) -> None:
     """The operator's rule is about the server's own hints: a client could claim others."""
-    shop = servers(mcp={"shop": {**mcp_servers.stdio(tmp_path / "log"), **rule}})
+    shop = servers(mcp={"shop": {**mcp_faults.stdio(tmp_path / "log"), **rule}})
     claimed = {"name": "order", "input_schema": {}, "annotations": {"readOnlyHint": True}}
     request = chat(NAMED).model_copy(update={"listed_servers": {"shop": [claimed]}})
     hosted = shop.resolve(request, "")
@@ -168,7 +168,7 @@ def test_a_clients_list_does_not_decide_what_is_read_only(
 def test_tools_that_a_request_excludes_are_not_offered(
     servers: Callable[..., MCPServers], tmp_path: Path
 ) -> None:
-    shop = servers(mcp={"shop": mcp_servers.stdio(tmp_path / "log")})
+    shop = servers(mcp={"shop": mcp_faults.stdio(tmp_path / "log")})
     everything = [tool.name for tool in shop.resolve(chat(NAMED), "").tools]
     item = {**NAMED, "excluded_tools": ["price"]}
     rest = [tool.name for tool in shop.resolve(chat(item), "").tools]
@@ -178,7 +178,7 @@ def test_tools_that_a_request_excludes_are_not_offered(
 def test_a_server_that_dies_is_started_again(
     servers: Callable[..., MCPServers], tmp_path: Path
 ) -> None:
-    hosted = servers(mcp={"shop": mcp_servers.stdio(tmp_path / "log")}).resolve(chat(NAMED), "")
+    hosted = servers(mcp={"shop": mcp_faults.stdio(tmp_path / "log")}).resolve(chat(NAMED), "")
     died = called(hosted, "die")
     assert died.is_error
     assert "the connection was lost" in str(died.content)
@@ -188,7 +188,7 @@ def test_a_server_that_dies_is_started_again(
 
 def test_clients_share_no_session(servers: Callable[..., MCPServers], tmp_path: Path) -> None:
     """Each client has a process of its own: one that dies is not the other's."""
-    shop = servers(mcp={"shop": mcp_servers.stdio(tmp_path / "log")})
+    shop = servers(mcp={"shop": mcp_faults.stdio(tmp_path / "log")})
     one, other = (shop.resolve(chat(NAMED), client) for client in ("one", "other"))
     slow = next(tool for tool in other.tools if tool.name == "slow").start({"seconds": 1})
     called(one, "die")
@@ -198,7 +198,7 @@ def test_clients_share_no_session(servers: Callable[..., MCPServers], tmp_path: 
 def test_a_server_that_is_slow_is_an_error(
     servers: Callable[..., MCPServers], tmp_path: Path
 ) -> None:
-    row = mcp_servers.stdio(tmp_path / "log") | {"timeout": 0.5}
+    row = mcp_faults.stdio(tmp_path / "log") | {"timeout": 0.5}
     hosted = servers(mcp={"shop": row}).resolve(chat(NAMED), "")
     result = called(hosted, "slow", seconds=60)
     assert result == HostedResult("MCP server 'shop' failed: it did not answer within 0.5 s.", True)
@@ -229,7 +229,7 @@ def test_credentials_are_sent_and_a_refusal_names_the_setting(
     servers: Callable[..., MCPServers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "s3cret")
-    with mcp_servers.http(tmp_path, token="s3cret") as url:
+    with mcp_faults.http(tmp_path, token="s3cret") as url:
         host = url.split("/")[2]
         settings = {"mcp": {"shop": {"url": url}, "ours": {"url": url, "token": "${SHOP_TOKEN}"}}}
         shop = servers(**settings, mcp_hosts=(host,))
@@ -355,7 +355,7 @@ def test_a_program_calls_a_server_that_the_operator_names(
         '```python\nprint(price(article="tea")["price"] * 2)\nprint(order(text="tea"))\n```'
     )
     upstream.reply("Tea costs 1.10.")
-    proxy = start_proxy(mcp={"shop": {**mcp_servers.stdio(tmp_path / "log"), "always": True}})
+    proxy = start_proxy(mcp={"shop": {**mcp_faults.stdio(tmp_path / "log"), "always": True}})
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="any")
     asked: Any = [{"role": "user", "content": "Order tea. What does two cost?"}]
     answer = client.chat.completions.create(model="m", messages=asked)

@@ -16,7 +16,7 @@ import pytest
 
 from emulator.settings import Settings
 from tests.conftest import StartProxy
-from tests.support import mcp_servers
+from tests.support import mcp_faults
 from tests.support.agents import broken_prefixes
 from tests.support.raw_http import send
 from tests.support.responses_client import check_events, fetch, read_stream
@@ -205,7 +205,7 @@ def test_max_uses_limits_the_searches_of_an_answer(
 def test_a_tool_of_an_mcp_server_searches(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
-    row = mcp_servers.stdio(tmp_path / "log")
+    row = mcp_faults.stdio(tmp_path / "log")
     url = start_proxy(mcp={"shop": row}, web_search={"provider": "mcp:shop.order"})
     upstream.reply("```python\nprint(web_search(query='tea'))\n```", "No.")
     body = {"model": "m", "input": "What does tea cost?", "tools": [{"type": "web_search"}]}

@@ -1,4 +1,4 @@
-"""A misbehaving MCP server: ``python tests/support/mcp_faults.py [--port-file FILE]``; stdio without a file.
+"""A misbehaving MCP server, as a process of its own: `stdio` and `http` start it.
 
 The variable TOKEN is the bearer token that it requires, LOG a file that tells what it was asked.
 """
@@ -6,12 +6,12 @@ The variable TOKEN is the bearer token that it requires, LOG a file that tells w
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import socket
-import struct
+import subprocess
 import sys
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +22,19 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
+from tests.support.processes import ROOT, wait_until
+from tests.support.tools import strings
+
 PRICE = '{"article": "tea", "price": 1.10}'
 """What ``price`` sends as text: the same value as its structured content, in a notation of its own."""
-_CHUNKS = [
-    (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)),
-    (b"IDAT", zlib.compress(b"\0\0")),
-]
-PNG = base64.b64encode(
-    b"\x89PNG\r\n\x1a\n"
-    + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in [*_CHUNKS, (b"IEND", b"")]
-    )
-).decode()
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 PRICED = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
 TOOLS: dict[str, dict[str, Any]] = {
     "price": {
         "description": "What an article costs.",
-        "input_schema": {
-            "type": "object",
-            "properties": {"article": {"type": "string"}},
-            "required": ["article"],
-        },
+        "input_schema": strings("article"),
         "output_schema": PRICED,
         "annotations": types.ToolAnnotations(read_only_hint=True),
     },
@@ -147,6 +136,34 @@ def serve_http(port_file: Path) -> None:
     port_file.write_text(str(listening.getsockname()[1]))
     config = uvicorn.Config(guarded, log_level="error", lifespan="on")
     uvicorn.Server(config).run(sockets=[listening])
+
+
+_ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
+
+
+def stdio(log: Path) -> dict[str, Any]:
+    """The settings of the server on standard input and output."""
+    return {
+        "command": sys.executable,
+        "args": [__file__],
+        "env": {"LOG": str(log), **_ENVIRONMENT},
+    }
+
+
+@contextmanager
+def http(folder: Path, token: str = "") -> Iterator[str]:
+    """The URL of the server on HTTP; ``folder``/log tells what it was asked."""
+    port_file = folder / "port"
+    port_file.unlink(missing_ok=True)
+    variables = {**os.environ, **_ENVIRONMENT, "LOG": str(folder / "log"), "TOKEN": token}
+    command = [sys.executable, __file__, "--port-file", str(port_file)]
+    process = subprocess.Popen(command, env=variables, cwd=ROOT)
+    try:
+        wait_until(lambda: port_file.exists() and port_file.read_text(), "the server did not start")
+        yield f"http://127.0.0.1:{port_file.read_text()}/mcp"
+    finally:
+        process.kill()
+        process.wait()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The server of `mcp_server` over streamable HTTP, in a thread, with a record of what it was asked.
+"""An MCP server for the tests: over streamable HTTP in a thread, with a record of what it was asked, or as a
+process on standard input and output (``python tests/support/mcp_http.py``).
 
 Imports nothing of the emulator: the tests of clients use it too.
 """
@@ -15,8 +16,20 @@ from typing import Any
 
 import uvicorn
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
-from tests.support.mcp_server import price
+
+def shop() -> MCPServer:
+    server = MCPServer("shop", log_level="ERROR")
+
+    @server.tool()
+    def price(article: str) -> dict[str, int | str]:
+        """What an article costs."""
+        if article == "nothing":
+            raise ToolError("there is no such article")
+        return {"article": article, "price": 3}
+
+    return server
 
 
 @dataclass
@@ -44,9 +57,7 @@ class ShopServer:
 def shop_over_http() -> Iterator[ShopServer]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         running = ShopServer(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
-        shop = MCPServer("shop", log_level="ERROR")
-        shop.add_tool(price)
-        app = shop.streamable_http_app()
+        app = shop().streamable_http_app()
 
         async def recorded(scope: Any, receive: Any, send: Any) -> None:
             body = b""
@@ -72,3 +83,7 @@ def shop_over_http() -> Iterator[ShopServer]:
         finally:
             served.should_exit = True
             thread.join()
+
+
+if __name__ == "__main__":
+    shop().run()

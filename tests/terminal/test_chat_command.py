@@ -17,7 +17,7 @@ from tests.support.processes import free_port
 from tests.support.scripted import ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
-SERVER = shlex.join([sys.executable, str(ROOT / "tests" / "support" / "mcp_server.py")])
+SERVER = shlex.join([sys.executable, str(ROOT / "tests" / "support" / "mcp_http.py")])
 
 TOOLS = '''
 import os
