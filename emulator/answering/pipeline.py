@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from textwrap import shorten
 
 import structlog
@@ -98,6 +99,8 @@ class Pipeline:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
             words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
             trace.question = shorten(words[:_MAX_QUESTION], 100, placeholder=" …")
+            new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
+            trace.has_results = any(message.role in ("tool", "function") for message in new)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         client_messages = chat.messages
         route = route.with_profile(self.profile) if self.profile else route

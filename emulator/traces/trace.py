@@ -166,6 +166,8 @@ class Trace:
     """The model's name, as the client wrote it."""
     question: str = ""
     """The first words of the user's last message: whole words, so that a key in it can be hidden."""
+    has_results: bool = False
+    """The last messages are results of calls, which the answer may simply report."""
     upstream: str = ""
     profile: str = ""
     mode: Mode = ""

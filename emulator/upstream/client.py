@@ -52,7 +52,6 @@ _MAX_REFUSAL = 64 * 1024
 """Bytes of a refusal's body that are read; the rest is ignored."""
 _MAX_LISTING = 16 * 2**20
 """The largest model list, in bytes."""
-_UNREACHED = (502, 504)
 _SHORTEST_READ = 0.001
 
 
@@ -263,11 +262,11 @@ class _Endpoint:
     """Precedes the message of a refusal."""
 
     def annotate(self, error: UpstreamFailed) -> UpstreamFailed:
-        """Return the error as clients see it: without the key, and with the URL if that may be wrong."""
+        """Return the error as clients see it: without the key; with the URL if it or its server failed."""
         error = without_key(error, self.key)
         # A 404 with a code means an unknown model; without a code the URL may lack its /v1.
-        may_be_wrong = error.status in _UNREACHED or (error.status in (404, 405) and not error.code)
-        if may_be_wrong and self.url not in error.message:
+        at_fault = error.status >= 500 or (error.status in (404, 405) and not error.code)
+        if at_fault and self.url not in error.message:
             hint = addresses.missing_path(self.url) if error.status == 404 else ""
             where = f"{self.url}; {hint}" if hint else self.url
             return replace(error, message=f"{error.message} ({where})")

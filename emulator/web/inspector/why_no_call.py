@@ -26,7 +26,7 @@ def why_no_call(trace: Trace) -> str:
     last = trace.turns[-1]
     if trace.state == "left":
         return "The client disconnected before the model called: a longer timeout helps."
-    return _refused(trace, last) or _not_run(trace, last) or _declined(trace, last)
+    return _refused(trace, last) or _not_run(trace, last) or _declined(trace)
 
 
 def _refused(trace: Trace, last: Turn) -> str:
@@ -34,9 +34,7 @@ def _refused(trace: Trace, last: Turn) -> str:
     if not trace.error:
         return ""
     if last.verdict == "required":
-        return (
-            f"tool_choice requires a call, but none was found in {_replies(trace)}: {_ANOTHER_WAY}."
-        )
+        return f"tool_choice requires a call, but {_replies(trace)} had none: {_ANOTHER_WAY}."
     if not last.is_unusable:
         return "The model's reply did not arrive: the error above is the reason."
     if not last.diagnostics:
@@ -67,7 +65,7 @@ def _not_run(trace: Trace, last: Turn) -> str:
     )
 
 
-def _declined(trace: Trace, last: Turn) -> str:
+def _declined(trace: Trace) -> str:
     """The last reply is an answer in words."""
     if question := next(
         (_QUESTIONS[t.verdict] for t in trace.turns if t.verdict in _QUESTIONS), ""
@@ -76,7 +74,7 @@ def _declined(trace: Trace, last: Turn) -> str:
             f"The model was asked {question}, and answered without a call."
             f" {_REQUIRED} asks for one until the repair attempts are used up."
         )
-    if any(message.get("role") == "tool" for message in last.messages[-1:]):
+    if trace.has_results:
         return ""
     return (
         f"No call was found in the reply, and tool_choice auto allows that: try {_REQUIRED};"

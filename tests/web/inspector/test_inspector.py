@@ -322,6 +322,21 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
 
 ACTS: Any = {**GET_WEATHER, "function": {**GET_WEATHER["function"], "name": "set_weather"}}
 WRONG = '```python\nget_weather(town="Oslo")\n```'
+SAID = {"role": "assistant", "content": "It is 4 degrees."}
+RESULT: list[dict[str, Any]] = [  # of a call that another proxy made, so that no program resumes
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"location": "Oslo"}'},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": "4 degrees"},
+]
 WHY: list[tuple[str, list[Any], dict[str, Any], list[str]]] = [
     ("nothing to explain", [CALL], {}, []),
     ("no tools", ["Hello."], {"tools": []}, []),
@@ -347,6 +362,9 @@ WHY: list[tuple[str, list[Any], dict[str, Any], list[str]]] = [
     ),
     ("refused", [WRONG] * 9, {}, ["were refused", 'missing argument "location"']),
     ("required", ["No."] * 9, {"tool_choice": "required"}, ["tool_choice requires", "fit"]),
+    ("a result reported", ["It is 4 degrees."], {"messages": [*HELLO, *RESULT]}, []),
+    ("a question after it", ["It is."], {"messages": [*HELLO, *RESULT, *HELLO]}, []),
+    ("another question", ["No."], {"messages": [*HELLO, *RESULT, SAID, *HELLO]}, ["No call was"]),
     ("an error", [Reply(status=400, body={"error": {"message": "no"}})], {}, ["did not arrive"]),
 ]
 
@@ -377,9 +395,10 @@ def test_tokens_are_those_of_all_turns_also_of_a_failed_request(
         sum(turn.prompt_tokens for turn in trace.turns) for trace in stored(proxy.requests.reader)
     ]
     assert f"{tokens[0]} in, " in page
-    repairs = turns - 1
-    assert f"{turns}, {repairs} repair{'s' * (repairs > 1)}" in page
+    repairs = f"{turns - 1} repair{'s' * (turns > 2)}"
+    assert f"{turns}, {repairs}" in page
     row = shown(proxy.get("/")[2])
+    assert f", {repairs};" in row
     assert f"{tokens[0]} + " in row
     assert tokens[0] >= 14
 

@@ -258,6 +258,7 @@ def test_the_upstreams_error_keeps_its_status(
     assert (answered, answer["error"]["code"]) == (status, code)
     assert headers["x-should-retry"] == "false"
     assert headers.get("retry-after") == reply.headers.get("retry-after")
+    assert (status >= 500 or status == 404) == (upstream.base_url in answer["error"]["message"])
 
 
 def test_a_passing_upstream_fault_is_retried(
