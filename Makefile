@@ -302,7 +302,7 @@ test-image: $(TESTABLE) $(DOCKER) $(LOCAL) docker-packages sbom ## build and run
 	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy
-test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ and .github/ with the schemas of Compose, Kubernetes and GitHub, zizmor, and actionlint if installed
+test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ and .github/ with the schemas of Compose, Kubernetes and GitHub, actionlint and zizmor
 	@SCHEMA_PROGRAMS=$(abspath $(DEPLOY_VENV))/bin $(PY) -m pytest tests/deploy $(ARGS)
 
 ##@ Measure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -46,9 +45,9 @@ def test_no_workflow_can_be_made_to_run_what_is_not_ours() -> None:
     passes(f"{SCHEMAS}/zizmor", "--offline", "--quiet", "--min-severity", "medium", GITHUB)
 
 
-@pytest.mark.skipif(not shutil.which("actionlint"), reason="there is no actionlint")
+@needs_schemas
 def test_actionlint_finds_nothing() -> None:
-    passes("actionlint", *WORKFLOWS)
+    passes(f"{SCHEMAS}/actionlint", *WORKFLOWS)
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.name)
