@@ -10,7 +10,7 @@ messages between the client's last message and the answer are stored:
 
 The next request gets them inserted, unless its history has these calls itself (Responses, Messages). The
 results serve requests that are repeated after a failure: a resumed program makes calls with the same ids.
-Knows nothing of tools.
+Those with images also replace the text that these two APIs have for them. Knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import structlog
 from emulator import json_codec
 from emulator.answering.conversation import digests
 from emulator.events import ToolCall
-from emulator.hosted.hosted_tool import HostedResult
+from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
@@ -46,19 +46,20 @@ class HostedHistory:
     messages: Sequence[Message]
 
     def restored(self) -> list[Message]:
-        """The history with the hosted calls that it lacks."""
+        """The history with the hosted calls, and the images of their results, that it lacks."""
         if self.store is None or not self._answers:
             return list(self.messages)
         try:
             values = self.store.get_many(self._answers.keys())
+            images = self._images(self.store)
         except StoreFailed as error:
             log.warning("the history lacks hosted calls", reason=str(error))
             return list(self.messages)
         stored = {self._answers[key]: _load(value) for key, value in values.items()}
         known = {call.id for message in self.messages for call in message.tool_calls or ()}
         restored: list[Message] = []
-        for at, message in enumerate(self.messages):
-            hidden = stored.get(at)
+        for at, sent in enumerate(self.messages):
+            message, hidden = images.get(at, sent), stored.get(at)
             calls = {c.id for m in hidden or () for c in m.tool_calls or () if c.function}
             if not hidden or calls & known:
                 restored.append(message)
@@ -66,6 +67,21 @@ class HostedHistory:
             known |= calls
             restored += _joined(hidden, message)
         return restored
+
+    def _images(self, store: KeyValueStore) -> dict[int, Message]:
+        """The messages whose results had images: place -> the result as it was. Raises `StoreFailed`."""
+        lacking = {
+            at: self._key("result", message.tool_call_id)
+            for at, message in enumerate(self.messages)
+            if message.role == "tool" and message.tool_call_id and IMAGE in message.text
+        }
+        values = store.get_many(lacking.values())
+        results = {at: _load_result(values[key]) for at, key in lacking.items() if key in values}
+        return {
+            at: self.messages[at].model_copy(update={"content": result.content})
+            for at, result in results.items()
+            if result is not None and result.text == self.messages[at].text
+        }
 
     def save(self, hidden: Sequence[Message], words: str, calls: Sequence[str]) -> None:
         """Store the messages that the client's history will lack, before the answer ends.
@@ -96,12 +112,12 @@ class HostedHistory:
             return None
         try:
             value = self.store.get(self._key("result", call))
-            return None if value is None else HostedResult(**json_codec.loads(value))
-        except (StoreFailed, ValueError, TypeError):
+        except StoreFailed:
             return None
+        return None if value is None else _load_result(value)
 
     def save_result(self, call: str, result: HostedResult) -> None:
-        if self._resumes:
+        if self._resumes or not isinstance(result.content, str):
             value = {"content": result.content, "is_error": result.is_error}
             self._put(self._key("result", call), json_codec.dumps(value))
 
@@ -172,6 +188,13 @@ def _load(value: bytes) -> list[Message]:
     except (ValueError, TypeError) as error:
         log.warning("the history lacks hosted calls", reason=str(error))
         return []
+
+
+def _load_result(value: bytes) -> HostedResult | None:
+    try:
+        return HostedResult(**json_codec.loads(value))
+    except (ValueError, TypeError):
+        return None
 
 
 def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = "") -> Message:

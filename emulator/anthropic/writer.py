@@ -40,6 +40,7 @@ from emulator.events import (
     serialize_arguments,
     with_call_deltas,
 )
+from emulator.hosted.hosted_tool import IMAGE
 from emulator.hosted.search_results import read_pages
 from emulator.upstream.context_errors import CONTEXT_CODE
 
@@ -348,7 +349,7 @@ def _found_tools(result: HostedCallFinished) -> Json:
 
 def _part_text(part: Json) -> str:
     """Results in this API have only text."""
-    return str(part.get("text") or "[an image]")
+    return str(part.get("text") or IMAGE)
 
 
 def error_body(error: EmulatorError, request_id: str | None = None) -> Json:

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from emulator.events import HostedKind
 from emulator.protocol import ChatCompletionRequest
 
+IMAGE = "[an image]"
+"""An image of a result in APIs that have only text for it."""
+
 
 @dataclass(frozen=True)
 class HostedResult:
@@ -21,6 +24,13 @@ class HostedResult:
     """The call failed: ``content`` says why."""
     found: tuple[str, ...] = ()
     """The names of the tools that a search found."""
+
+    @property
+    def text(self) -> str:
+        """The content for APIs that have only text."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(str(part.get("text") or IMAGE) for part in self.content)
 
 
 def ended_call(result: HostedResult) -> Future[HostedResult]:

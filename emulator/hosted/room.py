@@ -30,5 +30,4 @@ class HostedRoom:
         )
 
     def close(self) -> None:
-        self._search.close()
         self._sessions.close()

@@ -42,13 +42,13 @@ class Sessions:
 
     def tools(self, address: ServerAddress, client: str) -> Future[Listing]:
         """List the tools of a server. The future raises `ServerFailed`."""
-        return self._started(self._tools, address, client)
+        return self.start(self._tools, address, client)
 
     def call(
         self, address: ServerAddress, client: str, label: str, name: str, arguments: dict[str, Any]
     ) -> Future[HostedResult]:
         """Call a tool of the server that the client knows as ``label``. The future never raises."""
-        return self._started(self._call, address, client, label, name, arguments)
+        return self.start(self._call, address, client, label, name, arguments)
 
     def close(self) -> None:
         """End all calls and sessions."""
@@ -59,7 +59,8 @@ class Sessions:
             portal.call(portal.stop, True)
             loop.__exit__(None, None, None)
 
-    def _started(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> Future[T]:
+    def start(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> Future[T]:
+        """Run a coroutine in the event loop. Cancelling the future cancels it."""
         with self._lock:
             if self._portal is None:
                 from anyio.from_thread import start_blocking_portal

@@ -6,11 +6,12 @@ client forces is refused, and otherwise the model is informed that it has no web
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -27,7 +28,6 @@ from emulator.web_search_settings import WebSearchTable
 NAME = "web_search"
 _TYPE = re.compile(r"web_search(_preview)?(_20[\d_]+)?")
 _MAX_REPLY_BYTES = 4 * 2**20
-_THREADS = 16
 NO_WEB = (
     "There is no web access in this conversation. If the answer needs current information from the web, say "
     "that you cannot look it up."
@@ -66,7 +66,6 @@ class WebSearch:
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._settings = settings
         self._sessions = sessions
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="web-search")
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
         """Raises `BadRequest` naming the place."""
@@ -91,9 +90,6 @@ class WebSearch:
         tool = HostedTool(_DEFINITION, "web_search", "", NAME, self._search(table, item, client))
         return HostedTools((tool,), types=frozenset(str(one["type"]) for _, one in items))
 
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     def _search(
         self, table: WebSearchTable, item: _Item, client: str
     ) -> Callable[[dict[str, Any]], Future[HostedResult]]:
@@ -107,7 +103,7 @@ class WebSearch:
                 label, name = table.mcp_tool
                 address = operators_server(self._settings, label).address
                 return self._sessions.call(address, client, label, name, {"query": query})
-            return self._threads.submit(_found, table, item, query)
+            return self._sessions.start(_found, table, item, query)
 
         return start
 
@@ -121,30 +117,33 @@ def is_forced(chat: ChatCompletionRequest) -> bool:
     return choice == "required" and all(map(_TYPE.fullmatch, types))
 
 
-def _found(table: WebSearchTable, item: _Item, query: str) -> HostedResult:
+async def _found(table: WebSearchTable, item: _Item, query: str) -> HostedResult:
     import httpx2
 
     try:
-        pages = [page for page in _PROVIDERS[table.provider](table, query) if page is not None]
+        async with asyncio.timeout(table.timeout):
+            found = await _PROVIDERS[table.provider](table, query)
+    except TimeoutError:
+        return HostedResult(f"The web search took longer than {table.timeout:g} s.", is_error=True)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, LookupError) as error:
         reason = str(error) or type(error).__name__
         return HostedResult(f"The web search failed: {reason[:300]}", is_error=True)
-    allowed = [page for page in pages if item.allows(page.url)]
+    allowed = [page for page in found if page is not None and item.allows(page.url)]
     return HostedResult(result_text(allowed[: table.results]))
 
 
-def _fetch(table: WebSearchTable, method: str, **fields: Any) -> Any:
+async def _fetch(table: WebSearchTable, method: str, **fields: Any) -> Any:
     """The provider's JSON. Raises an error of httpx2 or ValueError; neither names the credentials."""
     import httpx2
 
-    with (
-        httpx2.Client(timeout=table.timeout) as http,
+    async with (
+        httpx2.AsyncClient(timeout=table.timeout) as http,
         http.stream(method, table.address, **fields) as reply,
     ):
         if reply.status_code != 200:
             raise ValueError(f"{table.provider} answered with status {reply.status_code}")
         body = b""
-        for piece in reply.iter_bytes():
+        async for piece in reply.aiter_bytes():
             body += piece
             if len(body) > _MAX_REPLY_BYTES:
                 raise ValueError(f"{table.provider} sent more than {_MAX_REPLY_BYTES} bytes")
@@ -158,26 +157,26 @@ def _token(table: WebSearchTable) -> str:
 # Each provider's request and reply: its API reference.
 
 
-def _searxng(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _searxng(table: WebSearchTable, query: str) -> list[FoundPage | None]:
     headers = {"authorization": f"Bearer {_token(table)}"} if table.token else {}
-    found = _fetch(table, "GET", params={"q": query, "format": "json"}, headers=headers)
+    found = await _fetch(table, "GET", params={"q": query, "format": "json"}, headers=headers)
     return [found_page(one["url"], one["title"], one.get("content")) for one in found["results"]]
 
 
-def _brave(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _brave(table: WebSearchTable, query: str) -> list[FoundPage | None]:
     headers = {"x-subscription-token": _token(table), "accept": "application/json"}
-    found = _fetch(table, "GET", params={"q": query[:400], "count": "20"}, headers=headers)
+    found = await _fetch(table, "GET", params={"q": query[:400], "count": "20"}, headers=headers)
     rows = (found.get("web") or {}).get("results") or []
     return [found_page(one["url"], one["title"], one.get("description")) for one in rows]
 
 
-def _tavily(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _tavily(table: WebSearchTable, query: str) -> list[FoundPage | None]:
     headers = {"authorization": f"Bearer {_token(table)}"}
-    found = _fetch(table, "POST", json={"query": query, "max_results": 20}, headers=headers)
+    found = await _fetch(table, "POST", json={"query": query, "max_results": 20}, headers=headers)
     return [found_page(one["url"], one["title"], one.get("content")) for one in found["results"]]
 
 
-_PROVIDERS: Mapping[str, Callable[[WebSearchTable, str], list[FoundPage | None]]] = {
+_PROVIDERS: Mapping[str, Callable[[WebSearchTable, str], Awaitable[list[FoundPage | None]]]] = {
     "searxng": _searxng,
     "brave": _brave,
     "tavily": _tavily,

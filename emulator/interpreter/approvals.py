@@ -104,7 +104,8 @@ class Approvals:
 
     def _pending_here(self, owner: str) -> list[PendingApproval]:
         with self._lock:
-            return [pending for pending in self._pending.values() if pending.owner == owner]
+            found = [one for one in self._pending.values() if one.owner == owner]
+        return [pending for pending in found if pending.decision is None]
 
     def _settle(self, owner: str, key: str, decision: ApprovalDecision) -> None:
         """Raises `NotFound` if another decision came first, `ExecutionFailed` if that is unknown."""

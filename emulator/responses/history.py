@@ -7,14 +7,13 @@ from typing import Any
 
 from emulator.answering.transcript import render
 from emulator.events import from_same_answer
+from emulator.hosted.hosted_tool import IMAGE
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
 from emulator.responses import items as items_module
 from emulator.responses.compaction import summary_of
 from emulator.responses.hosted_items import call_id
 from emulator.responses.items import Item, Json, Part
 from emulator.responses.tools import chat_names, qualified
-
-_IMAGE = "[an image]"
 
 
 def messages(items: Sequence[Item]) -> list[Message]:
@@ -146,7 +145,7 @@ def _cell(cell: items_module.CodeCallItem) -> Iterator[Message]:
     if cell.status == "incomplete":
         return
     yield Message(role="assistant", content=f"```python\n{cell.code.rstrip()}\n```")
-    outputs = [_IMAGE if one.type == "image" else one.logs for one in cell.outputs or ()]
+    outputs = [IMAGE if one.type == "image" else one.logs for one in cell.outputs or ()]
     result = render(
         "cell_output.jinja",
         output="\n".join(output.rstrip("\n") for output in outputs),

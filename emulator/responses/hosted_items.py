@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from emulator import json_codec
 from emulator.errors import BadRequest
+from emulator.hosted.hosted_tool import IMAGE
 
 Json: TypeAlias = dict[str, Any]
 
@@ -155,7 +156,7 @@ def text_of(content: Any) -> str:
     if not isinstance(content, list):
         return _text(content)
     texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-    return "\n".join(text if isinstance(text, str) else "[an image]" for text in texts)
+    return "\n".join(text if isinstance(text, str) else IMAGE for text in texts)
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ import anthropic
 import openai
 import pytest
 
+from emulator.hosted.hosted_tool import HostedResult
 from tests.hosted.test_hosted_calls import BOOK, CHECK, MIXED, SEARCH, block, connect, hosted
 from tests.support.agents import broken_prefixes
 from tests.support.hosted import SERVER, HostedFunctions
@@ -325,6 +326,21 @@ def test_a_client_may_change_the_subject_instead_of_deciding(
     assert (second.output_text, server.made) == ("Fine.", [])
 
 
+@EACH_LOOP
+def test_the_model_sees_an_image_of_a_result_in_later_prompts_too(
+    start_proxy: Any, upstream: ScriptedUpstream, loop: Any
+) -> None:
+    """Items and blocks have only text for it."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    parts = [{"type": "text", "text": "the map"}, image]
+    server = HostedFunctions({"search": lambda to: HostedResult(parts)}, [SEARCH])
+    upstream.reply(block("search('Oslo')"), "A map.", "Bye.")
+    agent = loop(start_proxy(hosted=server), [SERVER], {})
+    assert [agent.say("Go."), agent.say("Thanks.")] == ["A map.", "Bye."]
+    assert broken_prefixes(upstream.requests) == []
+    assert image in upstream.requests[2]["messages"][-3]["content"]
+
+
 # Stored responses
 
 
@@ -409,4 +425,4 @@ def test_a_server_that_is_down_is_an_error_at_the_clients_place(start_proxy: Any
             betas=["mcp-client-2025-11-20"],
         )
     assert failed.value.status_code == 424
-    assert "tools[0]: Error retrieving tool list from MCP server 'shop'" in str(failed.value)
+    assert "tools.0: Error retrieving tool list from MCP server 'shop'" in str(failed.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -15,6 +16,7 @@ from emulator.settings import Settings
 from sandbox.engine import Engine, Session
 from sandbox.fences import probes
 from tests.support.agents import converse
+from tests.support.approver import Approver
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, post_bytes
@@ -64,9 +66,12 @@ def kernel(open_shared_engines: Callable[[Any], dict[str, Any]]) -> Counted:
 def start(upstream: ScriptedUpstream, kernel: Counted) -> Iterator[Callable[..., openai.OpenAI]]:
     with ExitStack() as running:
 
-        def start(server: HostedFunctions) -> openai.OpenAI:
+        def start(server: HostedFunctions, **options: Any) -> openai.OpenAI:
             settings = Settings(
-                base_url=upstream.base_url, store=":memory:", files_dir=":temporary:"
+                base_url=upstream.base_url,
+                store=":memory:",
+                files_dir=":temporary:",
+                **options,
             )
             app = create_app(settings, engines=[kernel], hosted=server)
             running.callback(app.extensions["emulator"].close)
@@ -137,6 +142,23 @@ def test_numbers_print_as_the_tool_sent_them(
     code = "a = get_next('p4')\nb = get_next('p5')\nprint('at', a, b, a < b, a + b)"
     assert "at 4.10 5.10 True 9.2" in ask(start(server), upstream, code)
     assert kernel.open == 0
+
+
+def test_a_program_has_no_kernel_while_its_call_waits_for_approval(
+    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, kernel: Counted
+) -> None:
+    server = HostedFunctions({"get_next": next_page}, [NEXT], frozenset({"get_next"}))
+    client = start(server, inspector="open")
+    person = Approver(str(client.base_url).removesuffix("/v1/"))
+    with ThreadPoolExecutor() as pool:
+        code = "a = get_next('p1')['next']\nprint('at', get_next(a)['next'])"
+        read = pool.submit(ask, client, upstream, code)
+        for _ in range(2):
+            wait_until(person.waiting)
+            wait_until(lambda: kernel.open == 0)
+            person.decide("approve")
+        assert "at p3" in read.result(60)
+    assert server.made == ["get_next(page='p1')", "get_next(page='p2')"]
 
 
 def test_a_client_that_leaves_frees_the_kernel(

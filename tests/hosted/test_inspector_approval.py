@@ -4,71 +4,39 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.hosted.test_mcp_over_http import body
+from tests.hosted.test_mcp_over_http import PATHS, body
+from tests.support.approver import CALLS, PAGE, Approver
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import Inspected, stored
 from tests.support.processes import ROOT, RedisServer, wait_until
 from tests.support.programs import LOCAL, TOOLS
-from tests.support.raw_http import connect, fetch, post_bytes, read_until, send
+from tests.support.raw_http import connect, post_bytes, read_until
 from tests.support.scripted import ScriptedUpstream
 from tests.support.several_workers import two_workers
 
 SEARCH, BOOK, CHECK = TOOLS
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
-EACH_API = pytest.mark.parametrize("api", PATHS)
+EACH_API = pytest.mark.parametrize("api", ["chat", "messages"])
 STREAMED = pytest.mark.parametrize("stream", [False, True])
 PROGRAM = """```python
 hits = search('Oslo')
 print(book(hits[1]['id'])['booked'], check(hits[1]['id']))
 ```"""
 HANDLED = "```python\ntry:\n    book('a1')\nexcept Exception:\n    pass\ncheck('a1')\n```"
-PAGE = "/inspector/containers"
-CALLS = re.compile(r'data-json="(/inspector/calls/[^/"]*)/approve"')
 Start = Callable[..., tuple[str, Any]]
 
 
 @pytest.fixture
 def server() -> HostedFunctions:
     return HostedFunctions(LOCAL, [SEARCH, BOOK, CHECK], needs_approval=frozenset({"book"}))
-
-
-class Approver:
-    """A person at the inspector of the proxy at ``url``, and requests whose answers wait for that person."""
-
-    def __init__(self, url: str, **headers: str) -> None:
-        self._url = url
-        self._headers = headers
-        self._pool = ThreadPoolExecutor(4)
-
-    def ask(self, api: str = "chat", **fields: Any) -> Future[tuple[int, Any, bytes]]:
-        request = {**body(api, SERVER), **fields}
-        return self._pool.submit(fetch, f"{self._url}{PATHS[api]}", request, self._headers)
-
-    def page(self) -> str:
-        status, _, raw = fetch(f"{self._url}{PAGE}", headers=self._headers)
-        assert status == 200
-        return raw.decode()
-
-    def waiting(self) -> list[str]:
-        """The addresses of the calls that the inspector shows, without the verb."""
-        return CALLS.findall(self.page())
-
-    def decide(self, verb: str, **form: str) -> None:
-        wait_until(self.waiting)
-        assert self.post(f"{self.waiting()[0]}/{verb}", **form) == 200
-
-    def post(self, path: str, **form: str) -> int:
-        return send(f"{self._url}{path}", form, self._headers)[0]
 
 
 @pytest.fixture
@@ -78,6 +46,10 @@ def start(start_app: Start, server: HostedFunctions) -> Callable[..., Approver]:
         return Approver(url)
 
     return started
+
+
+def ask(person: Approver, api: str = "chat", **fields: Any) -> Future[tuple[int, Any, bytes]]:
+    return person.ask(PATHS[api], {**body(api, SERVER), **fields})
 
 
 @EACH_API
@@ -91,7 +63,7 @@ def test_an_approved_call_runs_and_the_program_goes_on(
 ) -> None:
     person = start()
     upstream.reply(PROGRAM, "Booked.")
-    answer = person.ask(api, stream=stream)
+    answer = ask(person, api, stream=stream)
     wait_until(person.waiting)
     assert server.made == ["search(to='Oslo')"]
     assert 'shop.book\n{\n  "id": "a2"\n}' in html.unescape(person.page())
@@ -127,7 +99,7 @@ def test_a_refusal_ends_the_program_even_if_it_handles_failures(
 ) -> None:
     person = start(approval_seconds=60.0 if why == "Too dear." else 0.5)
     upstream.reply(HANDLED, "I did not.")
-    answer = person.ask(api)
+    answer = ask(person, api)
     decide(person)
     assert b"I did not." in answer.result(20)[2]
     assert server.made == []
@@ -139,7 +111,7 @@ def test_calls_that_leave_together_are_decided_one_by_one(
 ) -> None:
     person = start(order="dataflow")
     upstream.reply("```python\nprint([book('a1'), book('a2')])\n```", "Done.")
-    answer = person.ask()
+    answer = ask(person)
     wait_until(lambda: len(person.waiting()) == 2)
     while not answer.done():
         for address in person.waiting():
@@ -187,7 +159,7 @@ def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
         Approver(url, authorization=f"Bearer {name}-key") for name in ("ann", "bob", "operator")
     )
     upstream.reply("```python\nbook('a1')\n```", "Done.")
-    answer = ann.ask()
+    answer = ask(ann)
     wait_until(ann.waiting)
     [address] = ann.waiting()
     assert bob.waiting() == []
@@ -205,7 +177,7 @@ def test_arguments_are_shown_whole_and_never_as_markup(
     person = start()
     evil = "<script>alert(1)</script>" + "x" * 60_000 + "the end"
     upstream.reply(f"```python\nbook({evil!r})\n```", "Done.")
-    answer = person.ask()
+    answer = ask(person)
     wait_until(person.waiting)
     assert "<script>alert" not in person.page()
     assert evil in html.unescape(person.page())
@@ -219,7 +191,7 @@ def test_the_inspector_shows_how_long_a_call_waited(
     url, services = start_app(hosted=server, inspector="open")
     person = Approver(url)
     upstream.reply("```python\nbook('a1')\n```", "Done.")
-    answer = person.ask()
+    answer = ask(person)
     person.decide("approve")
     key = answer.result(20)[1]["x-request-id"]
     wait_until(lambda: bool((trace := services.requests.reader.get(key)) and trace.seconds))
@@ -236,7 +208,7 @@ def test_without_an_inspector_the_call_is_refused(
 ) -> None:
     url, _ = start_app(hosted=server, inspector="off")
     upstream.reply("```python\nbook('a1')\n```", "I may not.")
-    assert b"I may not." in Approver(url).ask().result(20)[2]
+    assert b"I may not." in ask(Approver(url)).result(20)[2]
     assert server.made == []
     assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]
 
@@ -251,7 +223,7 @@ def test_what_waits_at_one_replica_is_decided_once_at_another(
             Approver(start_app(hosted=server, inspector="open", store=redis.url)[0])
             for _ in range(2)
         ]
-        answer = replicas[0].ask()
+        answer = ask(replicas[0])
         wait_until(replicas[1].waiting)
         [address] = replicas[1].waiting()
         assert replicas[0].waiting() == [address]

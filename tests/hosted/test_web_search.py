@@ -18,7 +18,8 @@ from emulator.settings import Settings
 from tests.conftest import StartProxy
 from tests.support import mcp_faults
 from tests.support.agents import broken_prefixes
-from tests.support.raw_http import send
+from tests.support.processes import wait_until
+from tests.support.raw_http import connect, post_bytes, send
 from tests.support.responses_client import check_events, fetch, read_stream
 from tests.support.scripted import ScriptedUpstream
 
@@ -41,6 +42,10 @@ class Provider:
             json.dumps({"results": ROWS, "web": {"results": ROWS}}).encode(),
         )
         self.searches: list[tuple[str, dict[str, str]]] = []
+        self.is_silent = False
+        """It never ends an answer, but sends a byte now and then."""
+        self.was_left = threading.Event()
+        """The proxy has closed the connection of an answer that never ends."""
 
 
 @pytest.fixture
@@ -57,6 +62,14 @@ def provider() -> Iterator[Provider]:
             api.searches.append((query, {k.lower(): v for k, v in self.headers.items()}))
             status, body = api.answer
             self.send_response(status)
+            while api.is_silent:
+                try:
+                    self.send_header("x-wait", "...")
+                    self.flush_headers()
+                except OSError:
+                    api.was_left.set()
+                    return
+                threading.Event().wait(0.05)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -189,6 +202,30 @@ def test_a_provider_that_fails_is_a_failed_call_without_its_credentials(
     assert (status, search["status"], message["type"]) == (200, "failed", "message")
     assert "The web search failed" in prompt(upstream)
     assert "secret" not in prompt(upstream) + json.dumps(response)
+
+
+def test_a_client_that_leaves_ends_its_search(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
+) -> None:
+    provider.is_silent = True
+    url = start_proxy(web_search={"provider": "searxng", "url": provider.url})
+    upstream.reply(PROGRAM)
+    body = {"model": "m", "messages": QUESTION, "tools": [{"type": "web_search"}]}
+    with connect(url, post_bytes("/v1/chat/completions", body)):
+        wait_until(lambda: provider.searches)
+    assert provider.was_left.wait(10)
+
+
+def test_a_search_has_one_deadline_however_often_the_provider_sends_something(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
+) -> None:
+    provider.is_silent = True
+    url = start_proxy(web_search={"provider": "searxng", "url": provider.url, "timeout": 0.3})
+    upstream.reply(PROGRAM, "I do not know.")
+    body = {"model": "m", "messages": QUESTION, "tools": [{"type": "web_search"}]}
+    send(f"{url}/v1/chat/completions", body)
+    assert "The web search took longer than 0.3 s." in prompt(upstream)
+    assert provider.was_left.wait(10)
 
 
 def test_max_uses_limits_the_searches_of_an_answer(
