@@ -1,6 +1,7 @@
 """Find tools by words: BM25 over names, descriptions and arguments, in an FTS5 table of SQLite's in memory.
 
-Knows nothing of prompts, nor of which tools a model has seen.
+Words of scripts without spaces are pairs of characters. Knows nothing of prompts, nor of which tools a model
+has seen.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from emulator.tools.schema import Schema
 from emulator.tools.tool import Tool
 
 _WORD = re.compile(r"[^\W_]+")
 _PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+"""Thai, Lao, Japanese, Chinese; Korean, whose words have endings."""
+_SCRIPTS = re.compile(rf"{_UNSPACED.pattern}|{_UNSPACED.pattern.replace('[', '[^')}")
 _MAX_QUERY = 4_000
 """Characters of a query that are read."""
 _MAX_WORDS = 200
@@ -64,23 +68,35 @@ class ToolIndex:
 
 
 def _columns(tool: Tool) -> tuple[str, str, str]:
-    arguments = (
-        f"{p.name} {p.remark('description') or ''} {_choices(p.schema)}" for p in tool.arguments
-    )
-    texts: Sequence[str] = (tool.name, tool.description, " ".join(arguments))
-    name, description, listed = (" ".join(_words(text[:_MAX_TEXT])) for text in texts)
-    return name, description, listed
+    texts = (tool.name, tool.description, " ".join(_schema_texts(tool.parameters)))
+    name, description, arguments = (" ".join(_words(text[:_MAX_TEXT])) for text in texts)
+    return name, description, arguments
 
 
-def _choices(schema: Schema) -> str:
-    """The values of an argument, or of its items, if they are listed."""
-    view = schema if isinstance(schema, dict) else {}
-    items = view.get("items")
-    listed = view.get("enum") or (items.get("enum") if isinstance(items, dict) else None)
-    return " ".join(value for value in listed or () if isinstance(value, str))
+def _schema_texts(schema: Any) -> Iterator[str]:
+    """The names, descriptions and listed values in a schema, at any depth."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _schema_texts(one)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in ("description", "const") and isinstance(value, str):
+                yield value
+            elif key == "enum" and isinstance(value, list):
+                yield from (one for one in value if isinstance(one, str))
+            elif key in ("properties", "$defs") and isinstance(value, dict):
+                for name, one in value.items():
+                    yield name
+                    yield from _schema_texts(one)
+            else:
+                yield from _schema_texts(value)
 
 
 def _words(text: str) -> Iterator[str]:
     """The words of a text; a name in camel case or with underscores has several."""
     for word in _WORD.findall(text):
-        yield from _PARTS.split(word)
+        for run in _SCRIPTS.findall(word):
+            if _UNSPACED.match(run):
+                yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            else:
+                yield from _PARTS.split(run)

@@ -23,6 +23,12 @@ POOL = [
     for verb in VERBS
     for subject in SUBJECTS
 ]
+MODE = {"type": "object", "properties": {"fan": {"enum": ["turbo", "quiet"]}}}
+OTHERS = [
+    function("weather", strings("id"), "查询某地的天气预报。"),
+    function("nalssi", strings("id"), "도시의 날씨를 조회합니다."),
+    function("device", {"type": "object", "properties": {"body": MODE}}, "Send a command."),
+]
 QUESTION = "Which refund of the shop was archived?"
 HIDDEN = "depot_merge_parcel"
 
@@ -86,6 +92,9 @@ def question() -> list[Any]:
     [
         ("depot.merge_parcel, store_lock_shelf", ["depot_merge_parcel", "store_lock_shelf"], []),
         ("unlock the shelf of the store", ["store_unlock_shelf"], ["depot_merge_parcel"]),
+        ("北京后天的天气如何？", ["def weather("], ["depot_merge_parcel"]),
+        ("서울 날씨 알려줘", ["def nalssi("], ["def weather("]),
+        ("turn the turbo on", ["def device("], ["depot_merge_parcel"]),
         ("quantum entanglement", ["No function matches", "Search by other words"], ["def "]),
         ('"; DROP TABLE tool; -- AND NOT (', ["No function matches"], ["def "]),
         ("", ["No function matches"], ["def "]),
@@ -95,7 +104,8 @@ def test_a_search_finds_names_and_words(
     start_proxy: Any, upstream: ScriptedUpstream, query: str, shown: list[str], hidden: list[str]
 ) -> None:
     upstream.reply(f"```python\nsearch_tools(query={query!r})\n```", "Done.")
-    plain(client(start_proxy(tool_tokens=500)), model="m", messages=question(), tools=POOL)
+    api = client(start_proxy(tool_tokens=500))
+    plain(api, model="m", messages=question(), tools=[*POOL, *OTHERS])
     result = upstream.requests[1]["messages"][-1]["content"]
     assert all(words in result for words in shown)
     assert not any(words in result for words in hidden)
