@@ -97,5 +97,5 @@ def _content(path: str) -> str:
     if file.is_dir():
         return f"# {path}\n\n" + "\n".join(f"- `{each.name}`" for each in sorted(file.iterdir()))
     kind = {".py": "python", ".toml": "toml", ".yaml": "yaml"}.get(file.suffix, "text")
-    fence = "`" * (1 + max(map(len, re.findall("`+", file.read_text())), default=2))
+    fence = "`" * (1 + max(map(len, ["``", *re.findall("`+", file.read_text())])))
     return f"# {path}\n\n{fence}{kind}\n{file.read_text()}\n{fence}\n"
