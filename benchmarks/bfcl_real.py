@@ -35,9 +35,8 @@ from benchmarks.report import write_section
 from emulator import logs
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.stop_filter import StopFilter
 from emulator.engines import open_engines
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged

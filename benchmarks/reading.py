@@ -20,10 +20,9 @@ from contextlib import contextmanager
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
-from emulator.answering.stop_filter import StopFilter
 from emulator.programs.driver import Driver
 from emulator.reading.tags import REASONING, TAGS
 from emulator.tools.toolset import Toolset

@@ -16,9 +16,8 @@ from emulator import json_codec, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.stop_filter import StopFilter
 from emulator.answering.turn_state import TurnState
 from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_engines

@@ -35,13 +35,12 @@ from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
 from emulator.answering.profiles import reasoning_start_of
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
-from emulator.answering.stop_filter import StopFilter
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.user_request import Request

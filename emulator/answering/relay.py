@@ -12,7 +12,7 @@ from emulator import json_codec
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_policy import NO_TOOLS
 from emulator.answering.conversation import Conversation
-from emulator.answering.stop_filter import StopFilter
+from emulator.answering.prose import StopFilter
 from emulator.answering.transcript import transcript
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import answer_finish_reason
@@ -30,7 +30,7 @@ from emulator.events import (
     new_id,
 )
 from emulator.reading.events import Reasoning, Text
-from emulator.reading.leading_reasoning import LeadingReasoning
+from emulator.reading.reasoning import LeadingReasoning
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.failures import quote
 from emulator.upstream.upstreams import AnswerUpstream

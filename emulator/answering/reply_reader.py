@@ -6,27 +6,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
 import structlog
 
 from emulator.answering.answer_format import AnswerFormat, FormatMismatch
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.cell_draft import CellDraft
 from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
 from emulator.answering.intent import MAX_AFTER, MAX_BEFORE, promises_call
+from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.quotations import attributes
 from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
-from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall
-from emulator.programs.saved import SavedProgram
+from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
 from emulator.reading.openings import EXAMPLE
 from emulator.reading.splitter import Splitter
-from emulator.reading.tool_names import ToolNames
 
 log = structlog.get_logger()
 
@@ -42,49 +41,13 @@ _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
 _EXAMPLE_FENCE = re.compile(r"\A([ \t]*(?:`{3,}|~{3,}))[^\r\n]*")
 
 
-class CodeDraft(Protocol):
-    """Collects and runs the code of a reply: `ProgramDraft`, or `CellDraft` with an interpreter.
+CodeDraft = ProgramDraft | CellDraft
+"""Collects and runs the code of a reply; the second with an interpreter.
 
-    The reader calls `start_block`, `feed`, `end_block` for each block and, if it ``is_unsettled``, `settle`
-    with the words after it; then `finish` once the upstream's connection is closed. `end_block` and `settle`
-    yield the block as text if it is no code to run.
-    """
-
-    @property
-    def names(self) -> ToolNames: ...
-    @property
-    def offered_names(self) -> list[str]: ...
-    @property
-    def has_code(self) -> bool: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def calls(self) -> Sequence[ToolCall]: ...
-    @property
-    def dialects(self) -> Collection[str]: ...
-    @property
-    def has_open_call(self) -> bool: ...
-    @property
-    def truncated_block(self) -> str: ...
-    @property
-    def is_done(self) -> bool: ...
-    @property
-    def expects_blocks(self) -> bool: ...
-    @property
-    def is_unsettled(self) -> bool: ...
-    @property
-    def verdict(self) -> Verdict | None: ...
-    def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
-    ) -> Iterator[AnswerEvent]: ...
-    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]: ...
-    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]: ...
-    def settle(self, after: str) -> Iterator[AnswerEvent | str]: ...
-    def finish(self) -> Iterator[AnswerEvent]: ...
-    def saved_program(self) -> SavedProgram | None: ...
-    @property
-    def has_repeated_calls(self) -> bool: ...
-    def release_calls(self) -> Iterator[ToolCall]: ...
+The reader calls `start_block`, `feed`, `end_block` for each block and, if it ``is_unsettled``, `settle`
+with the words after it; then `finish` once the upstream's connection is closed. `end_block` and `settle`
+yield the block as text if it is no code to run.
+"""
 
 
 class ReplyReader:

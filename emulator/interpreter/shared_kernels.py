@@ -23,8 +23,7 @@ import structlog
 
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
-from emulator.interpreter.kernel_records import KernelRecord, KernelRecords
-from emulator.interpreter.kernel_slots import KernelSlots
+from emulator.interpreter.kernel_records import KernelRecord, KernelRecords, KernelSlots
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.key_value import KeyValueStore, StoreFailed

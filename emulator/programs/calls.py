@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from emulator.programs.displays import has_comprehension, leaves
 from emulator.programs.handling import MARK
 from emulator.programs.inspections import FUNCTIONS, METHODS, Inspection
 from emulator.programs.operands import OperandRewriter, Slot, at, call_of
 from emulator.programs.placeholder import BATCH, CHECK_RESULT
+from emulator.programs.sites import has_comprehension, leaves
 
 DEFERRED = "_deferred_"
 _TEXT_FUNCTIONS = frozenset({"str", "repr"})

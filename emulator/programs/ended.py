@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from emulator import json_codec
 from emulator.programs.call_history import call_positions, results_of
-from emulator.programs.displays import leaves
 from emulator.programs.program import Outcome, Program
 from emulator.programs.saved import put
+from emulator.programs.sites import leaves
 from emulator.protocol import Message
 from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset

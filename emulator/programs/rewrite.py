@@ -29,13 +29,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from emulator.programs.async_code import make_plain
-from emulator.programs.displays import expand_generators
 from emulator.programs.event_loops import wait_together
 from emulator.programs.handling import Handling, mark_handling
 from emulator.programs.number_uses import convert_numbers
 from emulator.programs.operands import NotAnalyzable
 from emulator.programs.placeholder import PREAMBLE
 from emulator.programs.scopes import restore, separate
+from emulator.programs.sites import expand_generators
 from emulator.programs.statements import StatementRewriter
 from emulator.programs.text_results import calls_read_as_text
 from emulator.programs.top_level_return import rewrite_returns

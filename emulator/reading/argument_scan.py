@@ -17,8 +17,8 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from emulator.reading.elements import ARGUMENTS, PREFIX, STRUCTURE, SUFFIX
+from emulator.reading.events import Verdict
 from emulator.reading.lexing import JsonScan
-from emulator.reading.scanner import Verdict
 
 #: The length limits of an opening and of a closing tag.
 _TAG, _WORD = 400, 64

@@ -12,10 +12,10 @@ import re
 from enum import Enum, auto
 
 from emulator.reading.calls import PARALLEL
+from emulator.reading.events import Verdict
 from emulator.reading.lexing import JsonScan, PythonScan
 from emulator.reading.python_syntax import BUILTINS, called_tool, calls_tool, dotted_name
 from emulator.reading.repairs import parse_repaired
-from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 from sandbox.parsing import walk
 

@@ -6,9 +6,17 @@ import re
 from collections.abc import Callable, Generator
 
 from emulator.reading.bare_code import BareCode, LineKind
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
+from emulator.reading.events import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Event,
+    Position,
+    Scanner,
+    Text,
+    Verdict,
+)
 from emulator.reading.lexing import JsonScan
-from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import Tag
 from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 
 from emulator.reading.calls import PATCH, call_statement
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Position, Scanner
 from emulator.reading.fences import closing_fence, scan_fence
 from emulator.reading.openings import Fence, begins_with_call
-from emulator.reading.scanner import Position, Scanner
 from emulator.reading.statements import Statement, unreadable
 from emulator.reading.text_buffer import HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames

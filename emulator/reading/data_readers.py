@@ -20,7 +20,7 @@ ReadBlock = Callable[[str, ToolNames], list[Statement]]
 
 
 class BlockReader:
-    """Collects the block and calls `read` at its end; see `statements.Reader`."""
+    """Collects the block and calls `read` at its end; see `readers.Reader`."""
 
     def __init__(self, read: ReadBlock, names: Collection[str]) -> None:
         self._read = read

@@ -1,9 +1,13 @@
-"""The events that a reply consists of. Each event carries the exact characters that it represents."""
+"""The interface of scanners: the events that a reply consists of, verdicts on incomplete text, positions.
+
+Each event carries the exact characters that it represents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,29 @@ def merge_events(events: Iterable[Event]) -> list[Event]:
             case _:
                 out.append(event)
     return out
+
+
+class Verdict(Enum):
+    """The answer of a test of text that may still be incomplete."""
+
+    NO = auto()
+    MAYBE = auto()
+    """More text decides."""
+    UNSURE = auto()
+    """JSON that begins like a call; its end, or the text after it, decides."""
+    YES = auto()
+
+
+class Position(Enum):
+    """Where the splitter continues after a block."""
+
+    LINE_START = auto()
+    LINE_START_NOT_CODE = auto()
+    """At the beginning of a line that is known not to be code."""
+    MID_LINE = auto()
+
+
+Scanner = Generator[Event | None, None, Position]
+"""Finds where a block ends: takes text from the `TextBuffer` and yields events, or None when it needs more
+text. Returns the position at which the splitter continues. Its decisions depend only on the text, never on
+where the text was cut."""

@@ -5,10 +5,9 @@ A fence inside a triple-quoted string closes nothing. Models sometimes forget to
 
 from __future__ import annotations
 
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Text
+from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Position, Scanner, Text
 from emulator.reading.lexing import PythonScan
 from emulator.reading.openings import FENCES, Fence, detect_dialect, parse_fence
-from emulator.reading.scanner import Position, Scanner
 from emulator.reading.text_buffer import HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 

@@ -9,11 +9,19 @@ import re
 from collections.abc import Generator
 
 from emulator.reading.blocks import take_value
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Text
+from emulator.reading.events import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Event,
+    Position,
+    Scanner,
+    Text,
+    Verdict,
+)
 from emulator.reading.lexing import JsonScan
 from emulator.reading.named_calls import match_header, plain_header_length, scan_named_calls
 from emulator.reading.openings import match_json, names_call
-from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 

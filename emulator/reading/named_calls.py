@@ -12,8 +12,15 @@ from collections.abc import Generator
 from emulator.reading.blocks import take_value
 from emulator.reading.calls import PARALLEL
 from emulator.reading.elements import PREFIX, SUFFIX
-from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event
-from emulator.reading.scanner import Position, Scanner, Verdict
+from emulator.reading.events import (
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Event,
+    Position,
+    Scanner,
+    Verdict,
+)
 from emulator.reading.text_buffer import TextBuffer
 from emulator.reading.tool_names import ToolNames
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from emulator.command_tools import COMMAND_PARAMETERS
 from emulator.reading.bare_code import may_be_code
 from emulator.reading.calls import CALLS_KEYS, NAME_KEYS
+from emulator.reading.events import Verdict
 from emulator.reading.named_calls import match_header
-from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # ---------------------------------------------------------------------------- fences

@@ -53,7 +53,7 @@ class _Line(Enum):
 
 
 class PythonReader:
-    """See `statements.Reader`. Returns nothing after a fault, because the order of statements
+    """See `readers.Reader`. Returns nothing after a fault, because the order of statements
     matters.
     """
 

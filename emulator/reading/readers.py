@@ -22,7 +22,7 @@ from emulator.reading.markup_reader import read_markup
 from emulator.reading.openings import EXAMPLE
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.python_syntax import calls_tool, used_tools, uses_tool
-from emulator.reading.statements import Reader, Statement, Unreadable
+from emulator.reading.statements import Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 __all__ = [
@@ -36,6 +36,11 @@ __all__ = [
     "used_tools",
     "uses_tool",
 ]
+
+Reader = PythonReader | BlockReader
+"""Reads one block incrementally; the result does not depend on where the text is cut. ``feed`` returns the
+statements that are certainly complete, ``close`` the remaining ones. Raises Unreadable; statements already
+returned stay valid."""
 
 #: Dialect of a block (`events.BlockStart.dialect`) -> factory of its reader. The factory takes the
 #: offered names: Python names, or a mapping of written to Python name.

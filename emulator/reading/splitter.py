@@ -33,8 +33,11 @@ from emulator.reading.events import (
     BlockEnd,
     BlockStart,
     Event,
+    Position,
     Reasoning,
+    Scanner,
     Text,
+    Verdict,
     merge_events,
 )
 from emulator.reading.fences import scan_fence
@@ -47,7 +50,6 @@ from emulator.reading.openings import (
     parse_fence,
 )
 from emulator.reading.reasoning import named_tag, quoted_tag, scan_reasoning, take_line_ends
-from emulator.reading.scanner import Position, Scanner, Verdict
 from emulator.reading.tags import (
     AMBIGUOUS,
     LEFTOVER,

@@ -1,11 +1,11 @@
-"""The interface of readers: the text of a block in, Python statements out. Knows no dialect."""
+"""What readers make of the text of a block: Python statements, or the reason why it cannot be read. Knows no
+dialect."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from emulator.reading.diagnostics import Diagnostic, render
 
@@ -37,20 +37,6 @@ class Unreadable(Exception):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__(render(self.diagnostics))
-
-
-class Reader(Protocol):
-    """Reads one block incrementally. The result does not depend on where the text is cut."""
-
-    def feed(self, text: str) -> list[Statement]:
-        """Return the statements that are certainly complete."""
-        ...
-
-    def close(self) -> list[Statement]:
-        """Return the remaining statements. Raises Unreadable; statements already returned stay
-        valid.
-        """
-        ...
 
 
 def unreadable(

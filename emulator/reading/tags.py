@@ -13,8 +13,8 @@ from functools import partial
 
 from emulator.command_tools import COMMAND_TOOLS
 from emulator.reading.argument_scan import ArgumentScan
+from emulator.reading.events import Verdict
 from emulator.reading.lexing import PythonScan
-from emulator.reading.scanner import Verdict
 from emulator.reading.tool_names import ToolNames
 
 _ANTHROPIC = "antml"

@@ -8,11 +8,12 @@ Whatever a sandbox passes in, the result is valid arguments or a BindError.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from emulator.tools import command_arguments
+from emulator.command_tools import COMMAND_PARAMETERS, COMMAND_TOOLS
 from emulator.tools.coercion import Coercion
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded_schema import ExpandedSchema
@@ -43,7 +44,7 @@ def bind(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str
         raise BindError(written(), problems)
     arguments = dict(zip((p.name for p in tool.arguments), plain, strict=False))
     arguments |= {tool.wire_name(key): value for key, value in named.items()}
-    arguments = command_arguments.convert_command(tool, arguments)
+    arguments = convert_command(tool, arguments)
     arguments = Coercion(expanded).members(arguments, tool.parameters)
     if not tool.validator.is_valid(arguments):
         raise BindError(written(), Diagnosis(expanded).problems(arguments, tool.parameters))
@@ -75,17 +76,12 @@ def _misplaced(tool: Tool, positional: int, keywords: Sequence[str]) -> list[Pro
     problems: list[Problem] = []
     if positional > len(accepted):
         takes = f"at most {len(accepted)} positional arguments" if accepted else "no arguments"
-        expected = ", ".join(p.python_name for p in accepted)
-        problems.append(
-            Problem("", f"takes {takes}, found {positional}", expected, str(positional))
-        )
+        problems.append(Problem("", f"takes {takes}, found {positional}"))
     bound_names = {p.name for p in accepted[:positional]}
     for keyword in keywords:
         name = tool.wire_name(keyword)
         if name in bound_names:
-            problems.append(
-                Problem("", f'argument "{shorten(keyword)}" given twice', found=shorten(keyword))
-            )
+            problems.append(Problem("", f'argument "{shorten(keyword)}" given twice'))
         elif tool.members.schema_of(name) is None:
             problems.append(_unknown(keyword, accepted))
         bound_names.add(name)
@@ -102,7 +98,7 @@ def _guard(args: Sequence[Any], kwargs: Mapping[Any, Any]) -> list[Problem]:
     try:
         guard_values(named, MAX_DEPTH, MAX_VALUES, MAX_CHARS)
     except SchemaError as error:
-        return [Problem(shorten(error.param), error.message, "JSON")]
+        return [Problem(shorten(error.param), error.message)]
     return []
 
 
@@ -153,9 +149,44 @@ def _unknown(keyword: str, accepted: Sequence[Parameter]) -> Problem:
     hint = f' (did you mean "{near[0]}"?)' if near else ""
     expected = shorten(", ".join(choices) or "no arguments", 400)
     message = f'unknown argument "{shorten(keyword)}"{hint}; expected {expected}'
-    return Problem("", message, expected, shorten(keyword))
+    return Problem("", message)
 
 
 def _missing(parameter: Parameter) -> Problem:
     kind = shorten(parameter.annotation, 400)
-    return Problem("", f'missing argument "{parameter.python_name}" ({kind})', expected=kind)
+    return Problem("", f'missing argument "{parameter.python_name}" ({kind})')
+
+
+_SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh"})
+_RUN = frozenset({"-c", "-lc", "-cl"})
+
+
+def convert_command(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with a shell command in the form that the command tool takes: text or a list
+    of words. Agents' prompts teach both: ``"ls -l"`` is ``["bash", "-lc", "ls -l"]``.
+    """
+    if tool.name.lower() not in COMMAND_TOOLS:
+        return arguments
+    properties = tool.parameters.get("properties") or {}
+    types = {
+        name: schema.get("type") if isinstance(schema, dict) else None
+        for name, schema in properties.items()
+        if name in COMMAND_PARAMETERS
+    }
+    return {
+        name: _convert(value, types[name]) if name in types else value
+        for name, value in arguments.items()
+    }
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    match value:
+        case str() if kind == "array" and not value.lstrip().startswith("["):
+            return ["bash", "-lc", value]
+        case [str(shell), str(run), str(script)] if (
+            kind == "string" and shell in _SHELLS and run in _RUN
+        ):
+            return script
+        case [_, *_] if kind == "string" and all(isinstance(word, str) for word in value):
+            return shlex.join(value)
+    return value

@@ -118,13 +118,13 @@ class Diagnosis:
                 named = ", ".join(f'"{shorten(str(name))}"' for name in facts["unexpected"])
                 known = ", ".join(self.expanded.members(schema).properties)
                 message = f"unknown member {shorten(named, 200)}; expected {shorten(known, 400)}"
-                yield Problem(path, message, shorten(known, 400), shorten(named, 200))
+                yield Problem(path, message)
             elif keyword == "type":
                 yield self._unexpected(value, self._annotation(schema), path)
             elif keyword in _EXPECTED:
                 yield self._unexpected(value, _EXPECTED[keyword](facts), path)
             else:
-                yield Problem(path, shorten(error.message, 200), found=format_value(value))
+                yield Problem(path, shorten(error.message, 200))
 
     def _parts(
         self, value: Any, schema: Schema, view: dict[str, Any], path: str
@@ -148,15 +148,14 @@ class Diagnosis:
         return shorten(annotation(tree), 400)
 
     def _unexpected(self, value: Any, expected: str, path: str) -> Problem:
-        found = format_value(value)
-        return Problem(path, f"expected {expected}, found {found}", expected, found)
+        return Problem(path, f"expected {expected}, found {format_value(value)}")
 
     def _missing(self, name: str, schema: Schema, path: str) -> Problem:
         inside = self.expanded.members(schema)
         expected = self._annotation(inside.properties.get(name, True))
         written = names.parameter_names(inside.properties).get(name, name)
         kind = "member" if path else "argument"
-        return Problem(path, f'missing {kind} "{shorten(written)}" ({expected})', expected)
+        return Problem(path, f'missing {kind} "{shorten(written)}" ({expected})')
 
     def _unexplained_problem(self, value: Any, view: dict[str, Any], path: str) -> Problem:
         found = format_value(value)
@@ -172,8 +171,8 @@ class Diagnosis:
                 if required and all(required):
                     either = " or ".join(" and ".join(r) for r in required)
                     text = f"{message}: needs {shorten(either, 200)}"
-                return Problem(path, f"{text} (found {found})", found=found)
-        return Problem(path, f"not valid (found {found})", found=found)
+                return Problem(path, f"{text} (found {found})")
+        return Problem(path, f"not valid (found {found})")
 
 
 def _pluralize(number: object, noun: str) -> str:

@@ -87,7 +87,7 @@ def _unexpected(text: str, written: bytes, position: int, matcher: LLMatcher) ->
     expected = _expected(matcher)
     where = f"line {line}, column {column}"
     message = f"does not fit the grammar at {where}: expected {expected}, found {found}"
-    return Problem("input", message, expected, found)
+    return Problem("input", message)
 
 
 def _expected(matcher: LLMatcher) -> str:

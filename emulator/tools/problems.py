@@ -17,8 +17,6 @@ class Problem:
     path: str
     """The place in Python notation: ``location.city``, ``tags[2]``; "" for the call itself."""
     message: str
-    expected: str = ""
-    found: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

@@ -151,13 +151,10 @@ class Toolset:
         return binding.bind(self._tool(name), args, kwargs)
 
     def check(self, name: str, positional: int, keywords: Sequence[str]) -> tuple[Problem, ...]:
-        """Return the problems of a call that do not depend on values: a tool or arguments that do
-        not exist, are repeated, or are missing.
+        """Return the problems of a call that do not depend on values: arguments that do not exist,
+        are repeated, or are missing. Raises BindError for an unknown tool.
         """
-        try:
-            return binding.check(self._tool(name), positional, keywords)
-        except BindError as error:
-            return error.problems
+        return binding.check(self._tool(name), positional, keywords)
 
     def _tool(self, name: str) -> Tool:
         tool = self.find(name)
@@ -168,7 +165,7 @@ class Toolset:
             hint = f' (did you mean "{near[0]}"?)' if near else ""
             expected = ", ".join(offered)
             message = f'unknown tool "{shown}"{hint}; expected one of {expected[:600]}'
-            raise BindError(f"{shown}(...)", [Problem("", message, expected, shown)])
+            raise BindError(f"{shown}(...)", [Problem("", message)])
         return tool
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from emulator.answering.stop_filter import StopFilter
+from emulator.answering.prose import StopFilter
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.raw_http import send

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.stop_filter import StopFilter
 from emulator.events import ContentDelta, ToolCall
 from emulator.programs.driver import Driver
 from emulator.tools.toolset import Toolset

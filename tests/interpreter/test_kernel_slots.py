@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from emulator.interpreter.kernel_slots import KernelSlots
+from emulator.interpreter.kernel_records import KernelSlots
 from emulator.storage.key_value import SQLiteStore
 
 Time = list[float]

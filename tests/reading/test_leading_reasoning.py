@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from emulator.reading.events import Reasoning
-from emulator.reading.leading_reasoning import LeadingReasoning
+from emulator.reading.reasoning import LeadingReasoning
 from emulator.reading.tags import REASONING
 
 SAMPLES = [

@@ -310,13 +310,11 @@ def test_an_unknown_tool_is_a_problem_with_a_guess() -> None:
     expected = Problem(
         "",
         'unknown tool "getweather" (did you mean "get_weather"?); expected one of get_weather, get_time',
-        "get_weather, get_time",
-        "getweather",
     )
-    assert tools.check("getweather", 0, []) == (expected,)
-    with pytest.raises(BindError) as caught:
-        tools.bind("getweather", [], {})
-    assert caught.value.problems == (expected,)
+    for call in (tools.bind, tools.check):
+        with pytest.raises(BindError) as caught:
+            call("getweather", [], {})  # type: ignore[operator]
+        assert caught.value.problems == (expected,)
 
 
 def deep(levels: int) -> Any:
@@ -375,8 +373,8 @@ def test_problems_name_their_place_in_the_names_that_the_stubs_show() -> None:
     with pytest.raises(BindError) as caught:
         toolset(parameters).bind("tool", [], {"x": [{}, {"class": "b", "to": {"age": 1}}]})
     assert caught.value.problems == (
-        Problem("x[1].class_", 'expected int, found "b"', "int", '"b"'),
-        Problem("x[1].to", 'missing member "name" (str)', "str"),
+        Problem("x[1].class_", 'expected int, found "b"'),
+        Problem("x[1].to", 'missing member "name" (str)'),
     )
 
 
@@ -395,7 +393,7 @@ def test_a_wrong_value_deep_inside_a_recursive_union_is_found_and_named() -> Non
     with pytest.raises(BindError) as caught:
         tools.bind("tool", [], {"x": leaf})
     path = "x" + ".args[0]" * 15 + ".value"
-    assert caught.value.problems == (Problem(path, 'expected int, found "b"', "int", '"b"'),)
+    assert caught.value.problems == (Problem(path, 'expected int, found "b"'),)
 
 
 json_values = st.recursive(

@@ -11,12 +11,12 @@ from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import SUPPORTED_TYPES
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
+from emulator.answering.prose import StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
-from emulator.answering.stop_filter import StopFilter
 from emulator.answering.transcript import ModelMessage, render
 from emulator.answering.turn_state import model_failed
 from emulator.answering.usage_counter import UsageCounter
