@@ -4,6 +4,7 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, Output, stepCountIs, streamText, tool } from "ai";
+import { z } from "zod";
 
 import { forecast, tools } from "./tools.mjs";
 
@@ -166,3 +167,28 @@ const plotted = (ask) => async ({ base_url, prompt }) => {
 
 export const plot = plotted(generateText);
 export const plot_streamed = plotted(streamed);
+
+// OpenAI's tool search, run by the proxy or by this client, which sends what it found.
+const searched = (ask) => async ({ base_url, prompt, execution }) => {
+  const openai = createOpenAI({ baseURL: base_url, apiKey: "client-key" });
+  const { get_weather } = offered(true);
+  const parameters = z.toJSONSchema(z.object({ goal: z.string() }));
+  const found = { type: "function", name: "get_weather", parameters: z.toJSONSchema(tools.get_weather.parameters) };
+  const search = { execution, parameters, execute: () => ({ tools: [{ ...found, strict: false }] }) };
+  const result = await ask({
+    model: openai.responses("qwq-32b"),
+    prompt,
+    tools: {
+      toolSearch: openai.tools.toolSearch(execution === "client" ? search : {}),
+      get_weather: { ...get_weather, providerOptions: { openai: { deferLoading: true } } },
+    },
+    providerOptions: { openai: { store: false } },
+    stopWhen: stepCountIs(6),
+    maxRetries: 0,
+  });
+  const calls = called(await result.steps).map(([name, input]) => [name, input.arguments ?? input]);
+  return { text: await result.text, calls };
+};
+
+export const search = searched(generateText);
+export const search_streamed = searched(streamed);

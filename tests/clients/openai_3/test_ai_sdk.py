@@ -19,7 +19,9 @@ from tests.clients.scenarios import (
     CODE_TURNS,
     FORECAST,
     FORECAST_VALUE,
+    LONDON,
     LOOPS,
+    ONE,
     PLAIN_FORECAST,
     PLOT,
     PLOT_ANSWER,
@@ -160,3 +162,18 @@ def test_a_plot_is_displayed_and_a_source_of_the_answer(
             plot["file"]["fileId"], container_id=plot["file"]["containerId"]
         )
         assert image_size(content.read()) == PLOT_SIZE
+
+
+@ways("search", "search_streamed")
+@pytest.mark.parametrize("execution", ["server", "client"])
+def test_a_deferred_tool_is_called_after_a_search(
+    ask_node: AskNode, upstream: SharedUpstream, way: str, execution: str
+) -> None:
+    name, word = ("tool_search", "goal") if execution == "client" else ("search_tools", "query")
+    upstream.reply(f"```python\n{name}({word}='weather')\n```", LONDON, ANSWER, chunks=3)
+    answer = ask_node("ai_sdk", way, prompt=ASK, execution=execution)
+    calls = [["toolSearch", {word: "weather"}], *ONE]
+    assert answer == {"result": {"text": ANSWER, "calls": calls}}
+    first, second, _ = (str(request["messages"]) for request in upstream.requests)
+    assert "def get_weather(" not in first
+    assert "def get_weather(" in second
