@@ -48,6 +48,8 @@ class UpstreamAccepted:
     """The number of model turns that a resumed program avoided."""
     container_id: str = ""
     """The code interpreter's container, if the answer has one."""
+    container_expires_at: int = 0
+    """Unix time."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The upstream's response headers that are passed on to the client."""
 
@@ -82,6 +84,7 @@ class ToolCall:
     name: str
     arguments: dict[str, Any]
     kind: ToolKind = "function"
+    caller: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class CallStarted:
     id: str
     name: str
     kind: ToolKind = "function"
+    caller: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class CodeStarted:
     id: str
     """``ci_...``; identifies the cell."""
     container_id: str
+    resumes: str = ""
+    """Of a cell that waited for the results of calls in earlier requests: its id in the first one."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +168,8 @@ class CodeFinished:
     """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was truncated in
     it.
 
-    A cell that was suspended in an earlier request starts again in this one: `CodeStarted` (with a new id),
-    `CodeDelta` and `CodeComplete` precede this event.
+    A cell that was suspended in an earlier request starts again in this one: `CodeStarted` (with a new id,
+    and ``resumes``), `CodeDelta` and `CodeComplete` precede this event.
     """
 
     status: RunStatus
@@ -285,9 +291,9 @@ class CallDeltas:
                 self._sent_chars = 0
             case ArgumentsDelta(text):
                 self._sent_chars = (self._sent_chars or 0) + len(text)
-            case ToolCall(key, name, arguments, kind):
+            case ToolCall(key, name, arguments, kind, caller):
                 sent, self._sent_chars = self._sent_chars, None
-                start = [CallStarted(key, name, kind)] if sent is None else []
+                start = [CallStarted(key, name, kind, caller)] if sent is None else []
                 rest = serialize_arguments(arguments, kind)[sent or 0 :]
                 deltas = map(ArgumentsDelta, pieces(rest)) if rest or not sent else ()
                 return (*start, *deltas, event)

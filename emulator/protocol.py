@@ -64,6 +64,8 @@ class HistoryCall(Lenient):
     custom: CustomCall | None = None
     server_label: str | None = Field(default=None, exclude=True)
     """The server of a hosted call, whose name is then the tool's name at that server."""
+    caller: str | None = Field(default=None, exclude=True)
+    """The id of the program that made the call; None if the model did."""
 
     @property
     def as_function(self) -> FunctionCall | None:
@@ -72,6 +74,17 @@ class HistoryCall(Lenient):
             return self.function
         arguments = json_codec.dumps({"input": self.custom.input}).decode()
         return FunctionCall(name=self.custom.name, arguments=arguments)
+
+
+class HistoryProgram(BaseModel):
+    """A program that the client's history shows, on the message with its first calls."""
+
+    id: str
+    code: str
+    result: str | None = None
+    """Its output; None if it has not ended."""
+    failed: bool = False
+    """The result is why it failed."""
 
 
 class Message(Lenient):
@@ -87,6 +100,7 @@ class Message(Lenient):
     """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
     found_tools: list[str] | None = Field(default=None, exclude=True)
     """The names of tools, or of their servers, that a search found: the model sees their stubs here."""
+    program: HistoryProgram | None = Field(default=None, exclude=True)
 
     @property
     def text(self) -> str:

@@ -340,7 +340,7 @@ class Answerer:
         """Read one reply. Returns the upstream's finish reason, or None if the proxy closed the reply."""
         finish_reason: str | None = None
         size = 0
-        container_id = state.session.container.id if state.session else ""
+        accepted = state.session.accepted() if state.session else UpstreamAccepted()
         for engine in self.engines:
             engine.get_ready()  # while the model generates
         with translate_sandbox_errors():
@@ -348,7 +348,7 @@ class Answerer:
                 counter.start_turn()
                 metrics.MODEL_TURNS.inc()
                 reply.record()
-                yield UpstreamAccepted(container_id=container_id, headers=stream.headers)
+                yield replace(accepted, headers=stream.headers)
                 for delta in read_deltas(stream, self.request.profile, counter):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)

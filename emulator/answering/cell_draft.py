@@ -34,6 +34,8 @@ from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Progress
 from emulator.interpreter.pending_approval import PendingApproval
+from emulator.programs.plain_calls import plain_calls
+from emulator.programs.program import Program
 from emulator.programs.saved import SavedProgram
 from emulator.reading.openings import FENCES
 from emulator.reading.readers import READERS, Statement, Unreadable
@@ -168,18 +170,15 @@ class CellDraft:
         elif block.id and self._quotes(text):
             self.has_code = False
             yield CodeFinished("incomplete")
+        elif block.id and self._calls_directly(text):
+            self.has_code = False
+            yield CodeFinished("incomplete")
+            yield from self._pass_on(block, text)
         elif block.id:
             self._code = text
             record_block(block.dialect, block.pieces, ())
         elif cut_off or (code := self._as_cell(block, text)) is None:
-            yield from self._draft.start_block(
-                block.dialect,
-                "".join(block.pieces),
-                in_a_row=block.in_a_row,
-                before=block.before,
-            )
-            yield from self._draft.feed(text, "")
-            yield from self._draft.end_block("", cut_off=cut_off)
+            yield from self._pass_on(block, text, cut_off=cut_off)
         elif self._quotes(text) or self._quotes(code):
             yield "".join(block.pieces)
         else:
@@ -187,6 +186,24 @@ class CellDraft:
             record_block(block.dialect, block.pieces, ())
             yield CodeStarted(self._id, self._session.container.id)
             yield CodeDelta(code)
+
+    def _pass_on(
+        self, block: _Block, text: str, *, cut_off: bool = False
+    ) -> Iterator[AnswerEvent | str]:
+        """The block is no cell."""
+        yield from self._draft.start_block(
+            block.dialect, "".join(block.pieces), in_a_row=block.in_a_row, before=block.before
+        )
+        yield from self._draft.feed(text, "")
+        yield from self._draft.end_block("", cut_off=cut_off)
+
+    def _calls_directly(self, text: str) -> bool:
+        """Return True if a block consists only of calls that code cannot make."""
+        direct = {tool.python_name for tool in self._toolset.tools if tool.is_direct_only}
+        try:
+            return bool(direct) and plain_calls(Program((Statement(text, 1),)), direct) is not None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
 
     def finish(self) -> Iterator[AnswerEvent]:
         """Run the cell."""
@@ -199,7 +216,7 @@ class CellDraft:
         run = self._session.interpreter.run(
             self._session.container, self._code, self._toolset, key, self._order
         )
-        events = run_events(run)
+        events = run_events(run, self._id)
         with traces.record_time("sandbox cell"):
             while True:
                 try:
@@ -235,8 +252,8 @@ class CellDraft:
         return text if block.dialect == "python" and _has_effect(text) else None
 
 
-def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Verdict]:
-    """Yield the events of a running cell; returns the verdict."""
+def run_events(progress: Iterator[Progress], cell: str) -> Generator[AnswerEvent, None, Verdict]:
+    """Yield the events of a running cell, which calls under the id ``cell``; returns the verdict."""
     for step in progress:
         match step:
             case Logs() | Image():
@@ -246,7 +263,7 @@ def run_events(progress: Iterator[Progress]) -> Generator[AnswerEvent, None, Ver
             case CellWaiting(calls, outputs):
                 yield CodeFinished("incomplete", outputs)
                 for key, call in calls.items():
-                    yield ToolCall(key, call.name, call.arguments, call.kind)
+                    yield ToolCall(key, call.name, call.arguments, call.kind, cell)
                 return FinalReply()
             case Execution():
                 done = step.status == "completed"

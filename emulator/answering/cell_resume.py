@@ -19,7 +19,6 @@ from emulator.events import (
     CodeDelta,
     CodeStarted,
     ToolCall,
-    UpstreamAccepted,
     new_id,
 )
 from emulator.programs.call_history import (
@@ -35,6 +34,8 @@ from emulator.programs.saved import parse_result
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from sandbox.engine import failed_result
+
+NO_OUTPUT = "(nothing was printed)"
 
 
 def resume_cell(
@@ -53,6 +54,7 @@ def resume_cell(
         return None
     if not shows_calls(messages, waiting.calls, toolset):
         return None
+    cell = PREFIX + waiting.key
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)
     refused = [key for key, failure in failures.items() if failure is Failure.REFUSED]
@@ -60,24 +62,25 @@ def resume_cell(
     if missing:
         if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
             return None
-        yield UpstreamAccepted(container_id=session.container.id)
+        yield session.accepted()
         for key in missing:
             call = waiting.calls[key]
-            yield ToolCall(key, call.name, call.arguments, call.kind)
+            yield ToolCall(key, call.name, call.arguments, call.kind, cell)
         return FinalReply()
-    yield UpstreamAccepted(container_id=session.container.id)
+    yield session.accepted()
     # A new item: the Agents SDK drops an item whose id appeared in an earlier response.
-    yield CodeStarted(new_id(PREFIX), session.container.id)
+    yield CodeStarted(new_id(PREFIX), session.container.id, resumes=cell)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
     values = {
         key: failed_result(text) if failures[key] else parse_result(text)
         for key, text in results.items()
     }
-    verdict = yield from run_events(session.interpreter.resume(session.container, values, refused))
+    run = session.interpreter.resume(session.container, values, refused)
+    verdict = yield from run_events(run, cell)
     if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")
         if verdict.failed:
             return EndedProgram(code, waiting.ids, failure=verdict.output)
-        return EndedProgram(code, waiting.ids, output=verdict.output or "(nothing was printed)")
+        return EndedProgram(code, waiting.ids, output=verdict.output or NO_OUTPUT)
     return FinalReply()

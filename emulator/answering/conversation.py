@@ -30,6 +30,7 @@ from emulator.programs.ended import (
     load_ended,
     locate_program,
     save_ended,
+    shown_programs,
     shows_only_calls,
     storage_keys,
 )
@@ -64,7 +65,8 @@ class Conversation:
                 programs.append(place)
                 if self._store is not None:
                     save_ended(self._store, self._client, ended, self._messages)
-        programs = drop_overlaps(programs)
+        # What was stored is what the model saw; the history has it for other replicas.
+        programs = drop_overlaps([*programs, *shown_programs(self._messages)])
         program_spans = [program_transcript(one, self._messages, toolset) for one in programs]
         inside = {at for one in programs for at in range(one.start + 1, one.stop)}
         repair_spans = [one for one in self._repairs() if one.start not in inside]

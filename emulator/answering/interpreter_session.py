@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
+from emulator.events import UpstreamAccepted
 from emulator.interpreter.attachments import with_files_in_container
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import ChatCompletionRequest, Message
@@ -60,6 +61,13 @@ class InterpreterSession:
     temporary: bool
     """The container was created for this answer."""
 
+    def accepted(self) -> UpstreamAccepted:
+        """The first event of an answer with this session."""
+        container = self.container
+        return UpstreamAccepted(
+            container_id=container.id, container_expires_at=container.expires_at
+        )
+
     def close(self) -> None:
         """Delete a container that was created for this answer and not used."""
         if self.temporary and not self.interpreter.has_been_used(self.container):
@@ -101,6 +109,7 @@ def open_session(
     if few_shot:
         max_cells = 1  # a very small model keeps writing cells, whatever the first one printed
     container, is_new = _find_or_create(interpreter, settings, client, request, tool)
+    container = interpreter.containers.use(container)
     return InterpreterSession(
         interpreter, container, max_cells, settings.interpreter_fixes, files, is_new
     )

@@ -74,9 +74,14 @@ def instruct(
     shown = deferred.shown(toolset) if deferred else toolset
     stubs = deferred.stubs(toolset) if deferred else toolset.stubs
     if sandbox is not None:
+        direct = toolset.subset(tool for tool in shown.tools if tool.is_direct_only)
+        if direct.tools:
+            others = toolset.subset(tool for tool in toolset.tools if not tool.is_direct_only)
+            stubs = deferred.stubs(others) if deferred else others.stubs
         instructions = render(
             "interpreter.jinja",
-            stubs=stubs if toolset.tools else "",
+            stubs=stubs,
+            direct_stubs=direct.stubs,
             choice=str(choice),
             libraries=", ".join(f"{name} {v}" for name, v in sandbox.libraries.items()),
             files=sandbox.files,

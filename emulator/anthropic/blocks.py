@@ -6,16 +6,17 @@ another service ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator import json_codec
+from emulator.answering.cell_resume import NO_OUTPUT
 from emulator.answering.summary import introduced
 from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.events import from_same_answer
-from emulator.protocol import FunctionCall, HistoryCall, Message
+from emulator.protocol import FunctionCall, HistoryCall, HistoryProgram, Message
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
@@ -24,12 +25,76 @@ CODE = "code_execution"
 """The name of the server tool that maps to the code interpreter."""
 
 
-def messages(role: Role, content: str | Sequence[Mapping[str, Any]], place: str) -> list[Message]:
-    """Convert one message of the request. Tool results become separate messages. Raises `BadRequest`."""
+class Cells:
+    """The code in a conversation, from its first block on. Code that calls the client's tools ends in a later
+    message than it begins."""
+
+    def __init__(self, contents: Iterable[str | Sequence[Mapping[str, Any]]] = ()) -> None:
+        blocks = (
+            block for content in contents if not isinstance(content, str) for block in content
+        )
+        self._results = {
+            str(block.get("tool_use_id")): _mapping(block.get("content"))
+            for block in blocks
+            if block.get("type") == "code_execution_tool_result"
+        }
+        self._code: dict[str, str] = {}
+        self._running = ""
+        self._programs: dict[str, HistoryProgram] = {}
+        """The code that has called tools, by its id."""
+
+    def start(self, block: Mapping[str, Any]) -> None:
+        self._running = str(block.get("id"))
+        self._code[self._running] = str(_mapping(block.get("input")).get("code", ""))
+
+    def call(self, call: HistoryCall, block: Mapping[str, Any]) -> HistoryCall:
+        """The call with its caller, if code is running."""
+        if not self._running or _mapping(block.get("caller")).get("type") == "direct":
+            return call
+        return call.model_copy(update={"caller": self._running})
+
+    def program(self, calls: Sequence[HistoryCall]) -> HistoryProgram | None:
+        """The program that begins with these calls of a message."""
+        key = next((call.caller for call in calls if call.caller), "")
+        if not key or key in self._programs:
+            return None
+        program = HistoryProgram(id=key, code=self._code[key])
+        if (result := self._results.get(key)) is not None:
+            output, failed = _output(result)
+            fields = {"result": output or NO_OUTPUT, "failed": failed}
+            program = program.model_copy(update=fields)
+        self._programs[key] = program
+        return program
+
+    def end(self, block: Mapping[str, Any]) -> Iterator[Message]:
+        """The code and its output, unless they are the history of a program."""
+        key, self._running = str(block.get("tool_use_id")), ""
+        if key not in self._programs:
+            output, failed = _output(_mapping(block.get("content")))
+            result = render("cell_output.jinja", output=output, files=[], failed=failed)
+            code = self._code.get(key, "").rstrip()
+            yield Message(role="assistant", content=f"```python\n{code}\n```")
+            yield Message(role="user", content=result)
+
+
+def _output(result: Mapping[str, Any]) -> tuple[str, bool]:
+    """What code wrote, and whether it failed."""
+    output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
+    return output, bool(result.get("return_code")) or "error_code" in result
+
+
+def messages(
+    role: Role,
+    content: str | Sequence[Mapping[str, Any]],
+    place: str,
+    cells: Cells | None = None,
+) -> list[Message]:
+    """Convert one message of the request, after those before it. Tool results become separate messages.
+    Raises `BadRequest`."""
     if isinstance(content, str):
         return [Message(role=role, content=content)]
     if role == "assistant":
-        return _assistant(content, place)
+        return _assistant(content, place, cells or Cells())
     converted: list[Message] = []
     parts: list[Json] = []
     for n, block in enumerate(content):
@@ -56,13 +121,12 @@ def _joined(parts: Sequence[Json]) -> str | list[Json]:
     return [*parts]
 
 
-def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> list[Message]:
+def _assistant(content: Sequence[Mapping[str, Any]], place: str, cells: Cells) -> list[Message]:
     """Convert an answer: text and calls share a message; results of hosted calls, and each cell with its
-    output, are messages in between."""
+    output, are messages in between. A cell that waited for results is with its first calls."""
     converted: list[Message] = []
     texts: list[str] = []
     calls: list[HistoryCall] = []
-    cells: dict[str, str] = {}
 
     def flush() -> None:
         text = "\n\n".join(filter(None, texts))
@@ -73,9 +137,9 @@ def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> list[Message
             together = {"tool_calls": [*others, *calls]}
             converted[at] = converted[at].model_copy(update=together)
         elif text or calls:
-            converted.append(
-                Message(role="assistant", content=text or None, tool_calls=[*calls] or None)
-            )
+            program = cells.program(calls)
+            fields: Json = {"content": text or None, "tool_calls": [*calls] or None}
+            converted.append(Message(role="assistant", **fields, program=program))
         texts.clear()
         calls.clear()
 
@@ -89,18 +153,17 @@ def _assistant(content: Sequence[Mapping[str, Any]], place: str) -> list[Message
                 summary = introduced(_text(block, "content", at))
                 converted.append(Message(role="user", content=summary))
             case "tool_use":
-                calls.append(_call(block, at))
+                calls.append(cells.call(_call(block, at), block))
             case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
                 calls += _hosted_calls(block, at)
             case "mcp_tool_result" | "tool_search_tool_result":
                 flush()
                 converted.append(_hosted_result(block, at))
             case "server_tool_use":
-                cells[str(block.get("id"))] = str(_mapping(block.get("input")).get("code", ""))
+                cells.start(block)
             case "code_execution_tool_result":
-                code = cells.pop(str(block.get("tool_use_id")), "")
                 flush()
-                converted += _cell(code, _mapping(block.get("content")))
+                converted += cells.end(block)
     flush()
     return converted
 
@@ -138,14 +201,6 @@ def _call(block: Mapping[str, Any], place: str) -> HistoryCall:
         name=_text(block, "name", place), arguments=json_codec.dumps(arguments).decode()
     )
     return HistoryCall(id=_text(block, "id", place), type="function", function=function)
-
-
-def _cell(code: str, result: Mapping[str, Any]) -> Iterator[Message]:
-    yield Message(role="assistant", content=f"```python\n{code.rstrip()}\n```")
-    output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
-    failed = bool(result.get("return_code")) or "error_code" in result
-    result_text = render("cell_output.jinja", output=output, files=[], failed=failed)
-    yield Message(role="user", content=result_text)
 
 
 def _hosted_calls(block: Mapping[str, Any], place: str) -> Iterator[HistoryCall]:

@@ -18,6 +18,7 @@ from emulator.anthropic.request import (
     chat_request,
 )
 from emulator.anthropic.threads import Threads
+from emulator.anthropic.tools import code_caller
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import EmulatorError
 from emulator.events import UpstreamAccepted
@@ -53,8 +54,12 @@ def answer(
         answer_request = replace(pipeline.read(chat, client), finds_stop_string=True)
     except EmulatorError as error:
         raise at_client_place(error, joined) from error
-    shows_lists = LISTING_BETA in betas
-    writer = MessageWriter(request.model, thinks=request.thinks, shows_lists=shows_lists)
+    writer = MessageWriter(
+        request.model,
+        thinks=request.thinks,
+        shows_lists=LISTING_BETA in betas,
+        code_caller=code_caller(joined.tools or ()),
+    )
     write = writer.write if request.compaction is None else writer.write_summary
     events = write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
     if request.thread is not None:

@@ -13,14 +13,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.anthropic.blocks import messages
+from emulator.anthropic.blocks import Cells, messages
+from emulator.anthropic.code_calls import Content, check_results, is_code_execution
 from emulator.anthropic.mcp_servers import (
     McpServer,
     client_places,
     listed_servers,
     with_mcp_tools,
 )
-from emulator.anthropic.tools import chat_tools, is_code_execution
+from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
 
@@ -126,7 +127,7 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
         fields["tools"] = chat_tools(tools, request.container)
     fields["listed_servers"] = listed_servers([m.content for m in request.messages]) | pinned
     if request.tool_choice is not None:
-        fields |= _tool_choice(request.tool_choice, request.tools or ())
+        fields |= _tool_choice(request.tool_choice, request.tools or (), fields.get("tools", ()))
     config = request.output_config
     if config is not None and config.effort is not None:
         fields["reasoning_effort"] = config.effort
@@ -156,15 +157,26 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
         texts = (str(block.get("text", "")) for block in system)
         system = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
     chat = [Message(role="system", content=system)] if system else []
+    answer: Content = ()
+    following: dict[str, Content] = {}
+    cells = Cells(message.content for message in request.messages)
     for n, message in enumerate(request.messages, -stored):
-        chat += messages(message.role, message.content, f"messages[{n}].content")
+        place = f"messages[{n}].content"
+        chat += messages(message.role, message.content, place, cells)
+        if message.role == "assistant":
+            answer, following = message.content, {}
+        elif message.role == "user":
+            following[place] = message.content
+    check_results(answer, following)
     if not chat:
         raise BadRequest("messages have no content to answer.", param="messages")
     return chat
 
 
-def _tool_choice(choice: MessagesToolChoice, tools: Sequence[Json]) -> Json:
-    """Convert ``choice``; ``tools`` are the tools that the client sent."""
+def _tool_choice(
+    choice: MessagesToolChoice, tools: Sequence[Json], chat_tools: Sequence[Json]
+) -> Json:
+    """Convert ``choice``; ``tools`` are the tools that the client sent, and their conversions."""
     forms: Mapping[str, Any] = {
         "auto": "auto",
         "any": "required",
@@ -173,9 +185,16 @@ def _tool_choice(choice: MessagesToolChoice, tools: Sequence[Json]) -> Json:
     }
     if choice.type == "tool" and choice.name is None:
         raise BadRequest("tool_choice.name is missing.", param="tool_choice.name")
+    for tool in chat_tools:
+        if (
+            "direct" not in tool.get("callers", ["direct"])
+            and tool["function"]["name"] == choice.name
+        ):
+            message = "tool_choice.name: only code may call this tool (allowed_callers)."
+            raise BadRequest(message, "tool_choice.name")
     fields: Json = {"tool_choice": forms[choice.type]}
     if choice.type == "tool" and any(
-        is_code_execution(tool) for tool in tools if tool.get("name") == choice.name
+        is_code_execution(tool.get("type")) for tool in tools if tool.get("name") == choice.name
     ):
         fields["tool_choice"] = {"type": INTERPRETER}
     if choice.disable_parallel_tool_use:

@@ -14,6 +14,7 @@ from typing import Any
 from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.deferred_tools import SEARCH_TYPE
 from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
+from emulator.anthropic.code_calls import caller_type, is_code_execution
 from emulator.errors import BadRequest
 
 Json = dict[str, Any]
@@ -79,8 +80,15 @@ CLIENT_TOOLS: Mapping[str, tuple[str, Json]] = {
 
 
 def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None) -> list[Json]:
-    """Convert ``tools``; ``container`` is the one that the request names. Raises `BadRequest`."""
+    """Convert ``tools``; ``container`` is the one that the request names. Raises `BadRequest`.
+
+    Code may call all functions, unless one of them names code as a caller: then only those that do.
+    """
+    has_callers = bool(code_caller(tools))
     converted = [_tool(tool, f"tools[{n}]", container) for n, tool in enumerate(tools)]
+    for n, tool in enumerate(tools):
+        if has_callers and converted[n]["type"] == "function":
+            converted[n]["callers"] = _callers(tool, f"tools[{n}]")
     is_searched_here = any(tool["type"] == SEARCH_TYPE for tool in converted)
     is_deferring = any(tool.get("defer_loading") or tool.get("deferred_tools") for tool in tools)
     if is_deferring and not is_searched_here:
@@ -88,8 +96,31 @@ def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None)
     return converted
 
 
-def is_code_execution(tool: Mapping[str, Any]) -> bool:
-    return _VERSION.sub("", str(tool.get("type"))) == "code_execution"
+def code_caller(tools: Sequence[Mapping[str, Any]]) -> str:
+    """How blocks name code as a caller; "" if no function names code as one. Raises `BadRequest`."""
+    for n, tool in enumerate(tools):
+        kind = tool.get("type") or "custom"
+        is_function = kind == "custom" or _VERSION.sub("", str(kind)) in CLIENT_TOOLS
+        place = f"tools[{n}]"
+        if is_function and "program" in _callers(tool, place):
+            if caller := caller_type(tools):
+                return caller
+            place = f"{place}.allowed_callers"
+            raise BadRequest(f"{place}: there is no code_execution tool in tools.", place)
+    return ""
+
+
+def _callers(tool: Mapping[str, Any], place: str) -> list[str]:
+    """Who may call the tool, as the core names them."""
+    allowed = tool.get("allowed_callers")
+    allowed = ["direct"] if allowed is None else allowed
+    valid = isinstance(allowed, list) and all(
+        one == "direct" or is_code_execution(one) for one in allowed
+    )
+    if not (valid and allowed):
+        place = f"{place}.allowed_callers"
+        raise BadRequest(f"{place} must be a list of direct and code_execution_*.", place)
+    return ["direct" if one == "direct" else "program" for one in allowed]
 
 
 def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> Json:
@@ -104,7 +135,7 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
     elif family in CLIENT_TOOLS:
         description, parameters = CLIENT_TOOLS[family]
         function = {"parameters": parameters, "description": description}
-    elif is_code_execution(tool):
+    elif is_code_execution(kind):
         return {"type": INTERPRETER, "container": _container(container)}
     elif family in (REGEX_SEARCH, BM25_SEARCH):
         return {"type": SEARCH_TYPE, "name": family}

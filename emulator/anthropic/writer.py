@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from emulator import json_codec
@@ -22,7 +23,6 @@ from emulator.events import (
     CallStarted,
     CodeComplete,
     CodeFinished,
-    CodeOutput,
     CodeStarted,
     ContentDelta,
     Finish,
@@ -47,6 +47,8 @@ from emulator.upstream.context_errors import CONTEXT_CODE
 Json = dict[str, Any]
 Events = Iterator[Json]
 
+_SERVER = "srvtoolu_"
+"""The prefix of the ids of ``server_tool_use`` blocks."""
 _INDEX = re.compile(r"\[(\d+)\]")
 
 _REASONS: dict[FinishReason, str] = {
@@ -72,17 +74,22 @@ _ERRORS = {
 
 class MessageWriter:
     """Writes one message. ``thinks`` is True if the client asked for the model's reasoning; ``shows_lists``,
-    if the client knows lists of an MCP server's tools."""
+    if the client knows lists of an MCP server's tools; ``code_caller`` is how blocks name code as the caller
+    of a tool, "" if they name no callers."""
 
-    def __init__(self, model: str, *, thinks: bool, shows_lists: bool = False) -> None:
+    def __init__(
+        self, model: str, *, thinks: bool, shows_lists: bool = False, code_caller: str = ""
+    ) -> None:
         self._thinks = thinks
+        self._code_caller = code_caller
         self._shows_lists = shows_lists
         self._index = -1
         self._open = ""
         """The type of the open block, or ""."""
         self._cell_id = ""
-        """The id of the running cell."""
-        self._printed: list[str] = []
+        """The id of the running cell's block."""
+        self._is_resumed = False
+        """The running cell's block is in an earlier answer."""
         self._hosted_calls: dict[str, HostedCallFinished | None] = {}
         """Call id -> its result, of the hosted calls whose result block is not written yet, in their order:
         so the next request has the results in the order of the calls."""
@@ -90,7 +97,9 @@ class MessageWriter:
         """The ids of the calls that are web searches."""
         self._tool_searches: set[str] = set()
         """The ids of the calls that are searches for tools."""
-        self._container = ""
+        self._container: Json | None = None
+        """Where code has run in this answer."""
+        self._accepted = UpstreamAccepted()
         self._message: Json = {
             "id": new_id("msg_"),
             "type": "message",
@@ -107,7 +116,7 @@ class MessageWriter:
         started = False
         for event in with_call_deltas(events):
             if isinstance(event, UpstreamAccepted):
-                self._container = event.container_id or self._container
+                self._accepted = event if event.container_id else self._accepted
                 yield event
             if not started:
                 started = True
@@ -138,20 +147,26 @@ class MessageWriter:
                 yield self._delta("text_delta", text=text)
             case CallStarted():
                 yield from self._close()
-                yield from self._start("tool_use", id=event.id, name=event.name, input={})
+                caller = self._caller(event.caller)
+                yield from self._start("tool_use", id=event.id, name=event.name, input={}, **caller)
             case ArgumentsDelta(text):
                 yield self._delta("input_json_delta", partial_json=text)
             case ToolCall():
                 yield from self._close()
             case ToolsListed() | HostedCallStarted() | HostedCallFinished():
                 yield from self._hosted(event)
-            case CodeStarted() | CodeComplete() | CodeOutput() | CodeFinished():
+            case CodeStarted() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
             case Finish(reason, usage):
                 yield from self._close()
                 yield from self._hosted_results()
                 yield self._finish(_REASONS[reason], event.stop_sequence, usage)
                 yield {"type": "message_stop"}
+
+    def _caller(self, cell: str) -> Json:
+        """The field of a call's block; ``cell`` is the one that makes the call, "" if the model does."""
+        code = {"type": self._code_caller, "tool_id": f"{_SERVER}{cell}"}
+        return {"caller": code if cell else {"type": "direct"}} if self._code_caller else {}
 
     def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
         match event:
@@ -182,19 +197,20 @@ class MessageWriter:
                 if not self._open:
                     yield from self._hosted_results()
 
-    def _cell(self, event: CodeStarted | CodeComplete | CodeOutput | CodeFinished) -> Events:
+    def _cell(self, event: CodeStarted | CodeComplete | CodeFinished) -> Events:
         match event:
-            case CodeStarted(key):
-                self._cell_id = f"srvtoolu_{key}"
-                self._printed.clear()
+            case CodeStarted(key, resumes=resumes):
+                self._cell_id = f"{_SERVER}{resumes or key}"
+                self._is_resumed = bool(resumes)
             case CodeComplete(code):
+                self._container = _container(self._accepted)
+                if self._is_resumed:
+                    return
                 yield from self._close()
                 yield from self._start("server_tool_use", id=self._cell_id, name=CODE, input={})
                 for piece in pieces(json_codec.dumps({"code": code}).decode()):
                     yield self._delta("input_json_delta", partial_json=piece)
                 yield from self._close()
-            case CodeOutput(Logs(text)):
-                self._printed.append(text)
             case CodeFinished():
                 yield from self._cell_result(event)
 
@@ -257,7 +273,7 @@ class MessageWriter:
             return
         result = {
             "type": "code_execution_result",
-            "stdout": "".join(self._printed),
+            "stdout": "".join(one.text for one in event.outputs if isinstance(one, Logs)),
             "stderr": "",
             "return_code": int(event.status == "failed"),
             "content": [
@@ -274,7 +290,7 @@ class MessageWriter:
         if stop_sequence is not None and reason == "end_turn":
             delta["stop_reason"] = "stop_sequence"
         if self._container:
-            delta["container"] = {"id": self._container, "expires_at": None}
+            delta["container"] = self._container
         return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
 
 
@@ -319,9 +335,14 @@ def _close(block: Json, texts: list[str]) -> None:
             block["input"] = json_codec.loads(text or "{}")
 
 
+def _container(accepted: UpstreamAccepted) -> Json:
+    expires_at = datetime.fromtimestamp(accepted.container_expires_at, UTC)
+    return {"id": accepted.container_id, "expires_at": f"{expires_at:%Y-%m-%dT%H:%M:%SZ}"}
+
+
 def search_id(call_id: str) -> str:
     """The id of the ``server_tool_use`` block of a web search."""
-    return "srvtoolu_" + call_id.removeprefix("call_")
+    return _SERVER + call_id.removeprefix("call_")
 
 
 def _found_pages(result: HostedCallFinished) -> list[Json] | Json:

@@ -20,7 +20,7 @@ from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
 from emulator.settings import Order
-from emulator.tools.toolset import BindError, Toolset
+from emulator.tools.toolset import BindError, Problem, Toolset
 from sandbox.engine import Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout
 from sandbox.kernel.notebook import Notebook
@@ -32,6 +32,8 @@ _FAULTS = {
     SandboxDied: "KernelDied",
 }
 """The exception that a cell shows if the sandbox ended it."""
+
+_DIRECT_ONLY = "code cannot call it; write a block that has nothing but this call"
 
 Steps = Iterator[Output | Step]
 
@@ -139,12 +141,14 @@ class RunningCell:
         for each in (step, *step.pending):
             try:
                 arguments = self.toolset.bind(each.name, each.args, each.kwargs)
+                tool = self.toolset.find(each.name)
+                assert tool is not None, "bind refuses unknown tools"
+                if tool.is_direct_only:
+                    raise BindError(f"{each.name}()", [Problem("", _DIRECT_ONLY)])
             except BindError:
                 if not calls:
                     raise
                 break
-            tool = self.toolset.find(each.name)
-            assert tool is not None, "bind refuses unknown tools"
             batch = (each.batch, 0) if each.batch else None
             if not outgoing.accepts(tool, arguments, batch):
                 break

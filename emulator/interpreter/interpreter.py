@@ -56,6 +56,8 @@ Progress = Logs | Image | PendingApproval | CellWaiting | Execution
 class WaitingCell:
     """A waiting cell as requests see it."""
 
+    key: str
+    """Of `Interpreter.run`."""
     container_id: str
     code: str
     calls: Mapping[str, Call]
@@ -138,7 +140,7 @@ class Interpreter:
             return None
         container_id, cell = found
         assert cell.waiting is not None
-        return WaitingCell(container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
+        return WaitingCell(cell.key, container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
 
     def resume(
         self, container: Container, results: Mapping[str, Any], refused: Collection[str] = ()

@@ -108,6 +108,20 @@ def load_ended(values: Iterable[bytes], messages: Sequence[Message]) -> list[Pla
     return [at for ended in programs if ended and (at := locate_program(ended, messages))]
 
 
+def shown_programs(messages: Sequence[Message]) -> Iterator[PlacedProgram]:
+    """The ended programs that the client's history shows."""
+    for message in messages:
+        shown = message.program
+        if shown is None or shown.result is None:
+            continue
+        calls = (call for m in messages for call in m.tool_calls or ())
+        ids = tuple(call.id for call in calls if call.caller == shown.id)
+        output, failure = ("", shown.result) if shown.failed else (shown.result, "")
+        ended = EndedProgram(shown.code.strip("\n"), ids, output=output, failure=failure)
+        if (place := locate_program(ended, messages)) is not None:
+            yield place
+
+
 def drop_overlaps(programs: Iterable[PlacedProgram]) -> list[PlacedProgram]:
     """The programs in the order of the history, without those that overlap an earlier one."""
     chosen: list[PlacedProgram] = []

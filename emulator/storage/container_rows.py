@@ -57,6 +57,11 @@ class Container:
     stateful: bool = True
     approval: bool = False
 
+    @property
+    def expires_at(self) -> int:
+        """Unix time, unless it is used before."""
+        return self.last_active_at + 60 * self.expires_minutes
+
     def json(self) -> dict[str, Any]:
         """The container as OpenAI's JSON object, with the proxy's own two fields."""
         return {

@@ -119,8 +119,12 @@ class Containers:
                 self._insert(rows, container)
         if container is None:
             raise container_rows.not_found(name)
+        return self.use(container)
+
+    def use(self, container: Container) -> Container:
+        """The container as it is after `touch`."""
         self.touch(container.id)
-        return replace(container, last_active_at=now)
+        return replace(container, last_active_at=self._folder.now())
 
     def touch(self, container_id: str) -> None:
         """The container is used now: its time to expiry starts again. An expired one stays expired.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
@@ -17,6 +17,10 @@ from emulator.tools.lark_grammar import LarkGrammar
 from emulator.tools.return_types import UNKNOWN_RETURN, ReturnType
 from emulator.tools.type_trees import Parameter
 from emulator.tools.validator import compile_validator
+
+Caller = Literal["direct", "program"]
+"""Who may call a tool: the model itself, or a program that it writes."""
+ANY_CALLER: frozenset[Caller] = frozenset(get_args(Caller))
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ class Tool:
     """Valid arguments objects that show the model how to call it."""
     grammar: LarkGrammar | None = None
     """The grammar that a custom tool's text must match, in addition to its schema."""
+
+    callers: frozenset[Caller] = ANY_CALLER
+
+    @property
+    def is_direct_only(self) -> bool:
+        return "program" not in self.callers
+
+    @property
+    def is_program_only(self) -> bool:
+        return "direct" not in self.callers
 
     @cached_property
     def members(self) -> expansion.Members:

@@ -14,7 +14,7 @@ from emulator.tools.custom_tools import custom_input
 from emulator.tools.effects import effect_of, hints_of
 from emulator.tools.return_types import find_return_type
 from emulator.tools.schema import SchemaError, kind_of
-from emulator.tools.tool import Tool
+from emulator.tools.tool import ANY_CALLER, Caller, Tool
 
 MAX_NAME = 128
 
@@ -64,6 +64,7 @@ def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> To
     returns = find_return_type(description or "", inside, item)
     tool = Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar=grammar)
     examples = inside.get("input_examples") if kind == "function" else None
+    tool = replace(tool, callers=_callers(item.get("callers")))
     return replace(tool, examples=_examples(tool, examples, f"{place}.input_examples"))
 
 
@@ -81,6 +82,12 @@ def _examples(tool: Tool, written: Any, place: str) -> tuple[dict[str, Any], ...
             raise SchemaError(message, f"{place}[{n}]")
     accepts = tool.members.schema_of
     return tuple({k: v for k, v in e.items() if accepts(k) is not None} for e in written or ())
+
+
+def _callers(value: Any) -> frozenset[Caller]:
+    """Who may call the tool. Fronts write this field, from the fields of their clients' APIs."""
+    named = (caller for caller in ANY_CALLER if isinstance(value, list) and caller in value)
+    return frozenset(named) or ANY_CALLER
 
 
 def with_parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
