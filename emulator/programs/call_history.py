@@ -7,6 +7,7 @@ message into several messages, answer late, and insert messages of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from emulator.programs.failures import Failure, failure_of
 from emulator.programs.origin import parsed_call
@@ -14,6 +15,8 @@ from emulator.programs.program import Call
 from emulator.programs.saved import SavedProgram, find, parse_result
 from emulator.protocol import FunctionCall, Message
 from emulator.storage.key_value import KeyValueStore
+from emulator.tools import expansion
+from emulator.tools.schema import Definitions, Schema
 from emulator.tools.toolset import Toolset
 
 #: How often pending calls are sent again while no new result arrives.
@@ -48,7 +51,8 @@ def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call], toolset:
     """Return True if the history has some of ``calls`` (by id), and each with its name and arguments
     unchanged.
 
-    Fields that the tool does not accept do not count: Langroid adds ``request``, the tool's name.
+    Fields that a client adds do not count if the tool does not accept them (Langroid adds ``request``, the
+    tool's name), or if they have the schema's default (Claude Code adds ``replace_all=False``).
     """
     matching_calls = [
         call for message in messages for call in message.tool_calls or () if call.id in calls
@@ -61,13 +65,32 @@ def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call], toolset:
 def _shows(function: FunctionCall | None, call: Call, toolset: Toolset) -> bool:
     name, arguments = parsed_call(function)
     tool = toolset.find(call.name)
-    if tool is not None and isinstance(arguments, dict):
-        arguments = {
-            field: value
-            for field, value in arguments.items()
-            if field in call.arguments or tool.members.schema_of(field) is not None
-        }
-    return (name, arguments) == (call.name, call.arguments)
+    if tool is None or not isinstance(arguments, dict):
+        return (name, arguments) == (call.name, call.arguments)
+    accepted = {
+        field: value
+        for field, value in arguments.items()
+        if field in call.arguments or tool.members.schema_of(field) is not None
+    }
+    definitions = tool.parameters.get("$defs", {})
+    return name == call.name and _is_same(accepted, call.arguments, tool.parameters, definitions)
+
+
+def _is_same(shown: Any, sent: Any, schema: Schema, definitions: Definitions) -> bool:
+    """Return True if ``shown`` is ``sent``, perhaps with defaults of the schema filled in."""
+    if isinstance(shown, dict) and isinstance(sent, dict):
+        members = expansion.members(schema, definitions)
+        return sent.keys() <= shown.keys() and all(
+            _is_same(value, sent[field], member, definitions)
+            if field in sent
+            else isinstance(member, dict) and value == member.get("default")
+            for field, value in shown.items()
+            for member in [members.schema_of(field) or {}]
+        )
+    if isinstance(shown, list) and isinstance(sent, list) and len(shown) == len(sent):
+        items = expansion.expand(schema, definitions).get("items", {})
+        return all(_is_same(*both, items, definitions) for both in zip(shown, sent, strict=True))
+    return bool(shown == sent)
 
 
 def call_positions(messages: Sequence[Message], ids: Collection[str]) -> list[int]:

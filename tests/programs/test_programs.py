@@ -23,6 +23,7 @@ from tests.support.programs import (
     started,
 )
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.tools import function
 
 
 def agent(
@@ -222,6 +223,53 @@ def test_a_program_goes_on_though_a_framework_adds_a_field_to_the_arguments(
     asked = plain(client, model="m", messages=messages, tools=TOOLS)
     assert asked.choices[0].message.content == "The model is asked."
     assert 'search(to="Oslo")' in upstream.requests[1]["messages"][2]["content"]
+
+
+LEG = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string"},
+        "class": {"$ref": "#/$defs/class", "default": "economy"},
+    },
+    "required": ["to"],
+}
+TRIP = {
+    "type": "object",
+    "properties": {
+        "legs": {"type": "array", "items": LEG},
+        "direct": {"type": "boolean", "default": False},
+    },
+    "required": ["legs"],
+    "$defs": {"class": {"type": "string"}},
+}
+ADDED: list[tuple[str, Any, bool]] = [
+    ("a default", {"legs": [{"to": "Oslo"}], "direct": False}, True),
+    ("a default inside", {"legs": [{"to": "Oslo", "class": "economy"}]}, True),
+    ("null for what is absent", {"legs": [{"to": "Oslo", "class": None}]}, False),
+    ("another value", {"legs": [{"to": "Oslo"}], "direct": True}, False),
+    ("another value inside", {"legs": [{"to": "Oslo", "class": "first"}]}, False),
+    ("one more item", {"legs": [{"to": "Oslo"}, {"to": "Oslo"}]}, False),
+    ("nothing of what was sent", {"direct": False}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "resumes"), [a[1:] for a in ADDED], ids=[a[0] for a in ADDED]
+)
+def test_a_client_may_fill_in_the_schemas_defaults(
+    client: openai.OpenAI, upstream: ScriptedUpstream, arguments: Any, resumes: bool
+) -> None:
+    """Claude Code sends its Edit back with ``replace_all=False``: the program ended after each edit."""
+    tools: Any = [function("search", TRIP), *TOOLS[1:]]
+    upstream.reply('```python\nbook(id=search(legs=[{"to": "Oslo"}])[0]["id"])\n```', "Asked.")
+    question: Any = {"role": "user", "content": "Go."}
+    first = plain(client, model="m", messages=[question], tools=tools).choices[0].message
+    [call] = first.tool_calls or ()
+    call.function.arguments = json.dumps(arguments)
+    history = [question, first.model_dump(exclude_none=True), result(call, HITS)]
+    answer = plain(client, model="m", messages=history, tools=tools)
+    assert (calls(answer) == [("book", {"id": "a1"})]) is resumes
+    assert len(upstream.requests) == (1 if resumes else 2)
 
 
 @pytest.mark.parametrize("change", [row[1] for row in ABANDONED], ids=[row[0] for row in ABANDONED])
