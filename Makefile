@@ -248,7 +248,7 @@ soak: $(TESTABLE) system-packages ## check for leaks: 500 sessions on each engin
 .PHONY: test-gateway
 test-gateway: $(TESTABLE) $(WEBSOCKETS) $(GATEWAY) ## test kernels on a Jupyter Kernel Gateway
 	@JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway" \
-	    $(PY) -m pytest tests/sandbox/kernel/test_gateway.py $(ARGS)
+	    $(PY) -m pytest tests/sandbox/kernel/test_gateway.py tests/interpreter/test_shell_places.py $(ARGS)
 
 .PHONY: test-enterprise-gateway
 test-enterprise-gateway: $(TESTABLE) $(WEBSOCKETS) $(ENTERPRISE) ## test kernels on a Jupyter Enterprise Gateway
@@ -295,7 +295,8 @@ docker-packages:
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) docker-packages ## test kernels in containers of a private Docker engine (needs root)
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
-	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py $(ARGS)
+	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py \
+	    tests/interpreter/test_shell_places.py $(ARGS)
 
 .PHONY: test-image
 test-image: $(TESTABLE) $(DOCKER) $(LOCAL) docker-packages sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)

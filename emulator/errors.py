@@ -101,7 +101,11 @@ class ClientDisconnected(EmulatorError):
 
 
 class FailedDependency(EmulatorError):
-    """A server whose tools the request needs cannot be used. OpenAI's status, type and code."""
+    """A server whose tools the request needs cannot be used.
+
+    OpenAI's own pages have no such error. Its status, type and code, and Anthropic's (a 400), are quoted in
+    https://plaid.com/docs/resources/mcp/#expired-tokens
+    """
 
     status = 424
     type = "external_connector_error"

@@ -22,7 +22,7 @@ from emulator.anthropic.mcp_servers import (
     with_mcp_tools,
 )
 from emulator.anthropic.tools import chat_tools
-from emulator.errors import BadRequest, EmulatorError
+from emulator.errors import BadRequest, EmulatorError, FailedDependency
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
 
 Json = dict[str, Any]
@@ -148,6 +148,8 @@ def at_client_place(error: EmulatorError, request: CountRequest) -> EmulatorErro
     param, message = param and _client_place(param), _client_place(message)
     if param and param not in message:
         message = f"{param}: {message}"
+    if isinstance(error, FailedDependency):  # a 400 at Anthropic
+        return BadRequest(message, param, error.code)
     return replace(error, message=message, param=param)
 
 

@@ -11,8 +11,10 @@ import anthropic
 import pytest
 
 from tests.conftest import StartProxy
+from tests.support.hosted import HostedFunctions
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import function, strings
 
 LONDON = '```python\nget_weather(location="London")\n```'
 PARIS = '```python\nget_weather(location="Paris")\n```'
@@ -232,3 +234,24 @@ def test_a_conversation_is_never_replaced_by_nothing(
     upstream.reply("  ")
     with pytest.raises(anthropic.InternalServerError, match="empty summary"):
         claude.beta.messages.create(messages=ASK, compaction={"type": "summarize"}, **FIELDS)
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+def test_a_summary_calls_nothing_whatever_the_client_forces_and_the_operator_offers(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, choice: Any
+) -> None:
+    search = function("search", strings("to"))
+    server = HostedFunctions({"search": lambda to: to}, [search], always=True)
+    upstream.reply("```python\nsearch('London')\n```")
+    with anthropic.Anthropic(base_url=start_proxy(hosted=server), api_key="k") as claude:
+        message = claude.beta.messages.create(
+            messages=ASK,
+            compaction={"type": "summarize"},
+            tools=[get_weather.to_dict()],
+            tool_choice=choice,
+            **FIELDS,
+        )
+    assert message.content[0].type == "compaction"
+    assert server.made == []
+    assert "def get_weather" not in sent(upstream, 0)
+    assert "def search" not in sent(upstream, 0)

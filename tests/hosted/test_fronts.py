@@ -424,5 +424,5 @@ def test_a_server_that_is_down_is_an_error_at_the_clients_place(start_proxy: Any
             tools=[{"type": "mcp_toolset", "mcp_server_name": "shop"}],
             betas=["mcp-client-2025-11-20"],
         )
-    assert failed.value.status_code == 424
+    assert failed.value.status_code == 400
     assert "tools.0: Error retrieving tool list from MCP server 'shop'" in str(failed.value)
