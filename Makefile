@@ -294,13 +294,13 @@ docker-packages:
 
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) docker-packages ## test kernels in containers of a private Docker engine (needs root)
-	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
+	@$(PY) -m tests.image.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
 	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py \
 	    tests/interpreter/test_shell_places.py $(ARGS)
 
 .PHONY: test-image
 test-image: $(TESTABLE) $(DOCKER) $(LOCAL) docker-packages sbom ## build and run both images, Compose and the systemd unit in a private Docker engine (needs root)
-	@$(PY) -m tests.support.image_engine $(PY) -m pytest tests/image $(ARGS)
+	@$(PY) -m tests.image.image_engine $(PY) -m pytest tests/image $(ARGS)
 
 .PHONY: test-deploy
 test-deploy: $(TESTABLE) $(SCHEMAS) ## validate deploy/ and .github/ with the schemas of Compose, Kubernetes and GitHub, actionlint and zizmor

@@ -24,11 +24,11 @@ from emulator.settings import Settings
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 from emulator.upstream.servers import SERVERS
 from tests.conftest import StartProxy
-from tests.support import schema_rows
 from tests.support.raw_http import send
-from tests.support.schema_rows import one
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function
+from tests.tools import schema_rows
+from tests.tools.schema_rows import one
 
 ASK = [{"role": "user", "content": "Is it warm in Oslo?"}]
 OSLO = '{"calls": [{"name": "get_weather", "arguments": {"location": "Oslo"}}]}'

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.image.image_engine import base_image
 from tests.support.command_line import ROOT, command_line
-from tests.support.image_engine import base_image
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.docker_command import built
+from tests.image.docker_command import built
 
 IMAGE = "tool-use-api-emulator"
 KERNEL_IMAGE = "tool-use-api-emulator-kernel"

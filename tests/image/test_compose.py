@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from emulator.upstream.local_model import MODEL_NAME, REQUIREMENTS, LocalModelMissing, weights
-from tests.support.docker_command import ROOT, docker, index_argument, pulled_or_built
+from tests.image.docker_command import ROOT, docker, index_argument, pulled_or_built
 from tests.support.processes import free_port
 from tests.support.tools import GET_WEATHER
 

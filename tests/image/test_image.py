@@ -20,7 +20,7 @@ import pytest
 from emulator import __version__
 from sandbox.engine import Finished, Limits
 from sandbox.kernel.engine import KernelEngine
-from tests.support.docker_command import ROOT, docker
+from tests.image.docker_command import ROOT, docker
 from tests.support.processes import free_port
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER

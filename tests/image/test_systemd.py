@@ -14,7 +14,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.support.docker_command import ROOT, built, docker
+from tests.image.docker_command import ROOT, built, docker
 from tests.support.processes import free_port
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER

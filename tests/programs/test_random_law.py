@@ -7,8 +7,11 @@ it prints.
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from collections.abc import Iterable
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
 import openai
@@ -18,8 +21,8 @@ from tests.conftest import StartProxy
 from tests.support.chat import calls, plain
 from tests.support.programs import result as answered
 from tests.support.random_programs import (
+    NAMES,
     TOOLS,
-    least_rounds,
     on_the_wire,
     random_program,
     reference,
@@ -28,6 +31,79 @@ from tests.support.random_programs import (
 from tests.support.scripted import ScriptedUpstream
 
 MOST_CALLS = 24
+
+
+class _Stop(BaseException):
+    """The program looked at a result that is not known."""
+
+
+class _Unknown:
+    """A result that is not known: whoever looks at it stops the program. Printing does not look."""
+
+    __slots__ = ()
+
+    def _look(self, *_: Any) -> Any:
+        raise _Stop
+
+    __class__ = property(_look)  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _look
+    __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = __index__ = __int__ = __float__ = _look
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _look  # type: ignore[assignment]
+    __hash__ = _look  # type: ignore[assignment]
+    __bool__ = __len__ = __iter__ = __getitem__ = __setitem__ = __contains__ = __call__ = _look
+    __reversed__ = _look
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Stop
+
+    def __repr__(self) -> str:
+        return "?"
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise _Stop
+        return "?"
+
+
+def least_rounds(source: str) -> int:
+    """How many times a client must answer at least: each time all calls leave before the program looks."""
+    known: list[Any] = []
+    rounds = 0
+    while fresh := _one_round(source, known):
+        known += fresh
+        rounds += 1
+    return rounds
+
+
+def _one_round(source: str, known: list[Any]) -> list[Any]:
+    """The results of the calls that leave before the program looks at one that is not ``known``."""
+    call_count = 0
+    fresh: list[Any] = []
+
+    def tool(name: str) -> Any:
+        def call(x: Any) -> Any:
+            nonlocal call_count
+            if _holds_unknown(x):
+                raise _Stop
+            call_count += 1
+            if call_count <= len(known):
+                return json.loads(json.dumps(known[call_count - 1]))
+            fresh.append(result(name, json.loads(json.dumps(x))))
+            return _Unknown()
+
+        return call
+
+    with redirect_stdout(io.StringIO()), suppress(Exception, _Stop):
+        exec(source, {name: tool(name) for name in NAMES})
+    return fresh
+
+
+def _holds_unknown(value: Any) -> bool:
+    if type(value) is _Unknown:
+        return True
+    if isinstance(value, dict):
+        return any(map(_holds_unknown, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_holds_unknown, value))
 
 
 def played(url: str, upstream: ScriptedUpstream, source: str) -> tuple[list[tuple[str, Any]], int]:

@@ -270,7 +270,7 @@ def test_the_discord_bot_answers_whom_it_is_meant_to_with_words_and_files(
 ) -> None:
     """discord.py itself, in the bot's own process; only Discord's servers are played (discord_server.py)."""
     pytest.importorskip("discord")
-    from tests.support import discord_server as discord
+    from tests.project import discord_server as discord
 
     async def converse(server: discord.DiscordServer) -> None:
         await asyncio.wait_for(server.ready.wait(), 60)

@@ -191,7 +191,7 @@ def test_without_a_sandbox_the_attempt_succeeds(
         command = [
             *_own_namespaces(),
             sys.executable,
-            str(ROOT / "tests/support/own_machine.py"),
+            str(ROOT / "tests/sandbox/own_machine.py"),
             source,
         ]
     assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 0

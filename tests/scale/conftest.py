@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.scale.object_store import ObjectStore
+from tests.scale.replicas import TOKEN, Replicas
 from tests.support import gateways
-from tests.support.object_store import ObjectStore
 from tests.support.postgres import Postgres, postgres
 from tests.support.processes import Process, RedisServer, free_port, listens, proxy
-from tests.support.replicas import TOKEN, Replicas
 from tests.support.scripted import ScriptedUpstream
 
 _CONFIGURATION = """

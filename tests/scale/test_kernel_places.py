@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.scale.replicas import Replicas, was_restarted
 from tests.support.raw_http import send
-from tests.support.replicas import Replicas, was_restarted
 
 AT_MOST_TWO = pytest.mark.parametrize(
     "replicas", [["--max-kernels", "2", "--interpreter-idle-seconds", "600"]], indirect=True

@@ -13,13 +13,13 @@ import openai
 import pytest
 
 from emulator.responses.signals import ALIVE_SECONDS
-from tests.support.processes import RedisServer, proxy, wait_until
-from tests.support.programs import INTERPRETER, PRICE, results
-from tests.support.replicas import (
+from tests.scale.replicas import (
     Replicas,
     ask_interrupted,
     chat_at,
 )
+from tests.support.processes import RedisServer, proxy, wait_until
+from tests.support.programs import INTERPRETER, PRICE, results
 from tests.support.scripted import Reply, ScriptedUpstream
 
 SLOW = Reply(text="word " * 400, chunks=5, delay=0.1)

@@ -14,12 +14,12 @@ import openai
 import pytest
 
 from emulator.storage.key_value import PAUSE_SECONDS
-from tests.support.object_store import ObjectStore
+from tests.scale.object_store import ObjectStore
+from tests.scale.replicas import Replicas, StartedWork, chat_at, was_restarted
 from tests.support.postgres import Postgres
 from tests.support.processes import RedisServer
 from tests.support.programs import CHAIN, HITS, TOOLS, results
 from tests.support.raw_http import send
-from tests.support.replicas import Replicas, StartedWork, chat_at, was_restarted
 from tests.support.scripted import ScriptedUpstream
 
 

@@ -14,9 +14,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.support.processes import members, wait_until
-from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
-from tests.support.replicas import (
+from tests.scale.replicas import (
     CELL,
     TOKEN,
     Replicas,
@@ -24,6 +22,8 @@ from tests.support.replicas import (
     chat_at,
     was_restarted,
 )
+from tests.support.processes import members, wait_until
+from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
 from tests.support.scripted import ScriptedUpstream
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from emulator.interpreter.approval_records import RECORD_SECONDS
+from tests.scale.replicas import Replicas
 from tests.support.processes import RedisServer, wait_until
 from tests.support.programs import INTERPRETER
 from tests.support.raw_http import send
-from tests.support.replicas import Replicas
 from tests.support.scripted import ScriptedUpstream
 
 WORKERS = pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.tools.toolset import BindError, Problem, Toolset
-from tests.support.schema_rows import FILTER, PERSON, ROWS, one
 from tests.support.toolsets import offered, toolset
+from tests.tools.schema_rows import FILTER, PERSON, ROWS, one
 
 LEFT = object()  # the value is left as it is, whether valid or not
 

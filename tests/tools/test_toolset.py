@@ -12,8 +12,8 @@ import pytest
 
 from emulator.tools import toolset as tools_module
 from emulator.tools.toolset import BindError, SchemaError, Toolset
-from tests.support.schema_rows import ROWS, Row, chain
 from tests.support.toolsets import assert_sound, offered, toolset
+from tests.tools.schema_rows import ROWS, Row, chain
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])

@@ -13,8 +13,10 @@ import random
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -22,12 +24,80 @@ from hypothesis import strategies as st
 from app import create_app
 from emulator.settings import Settings
 from tests.conftest import StartProxy
-from tests.support.mutations import Request, mutated_request
+from tests.support.mutations import mutated
 from tests.support.scripted import ScriptedUpstream
 
 DATA = Path(__file__).parents[2] / "data"
 COUNT = int(os.environ.get("FUZZ_REQUESTS", "250"))
 SETTINGS: dict[str, Any] = {"engines": ("monty",), "repair_attempts": 1, "max_body_bytes": 2**20}
+
+
+# fmt: off
+PARAMETERS = ("after", "limit", "order", "purpose", "include", "include[]", "stream", "starting_after")
+VALUES = ("", "1", "-1", "0", "asc", "²", "1e5", "9" * 400, "\x00", "\ud800", "true", "a" * 3000)
+IDS = (
+    "0" * 32, "", "%00", "\x00", "..", "%2e%2e%2f", "\ud800", "'; DROP TABLE files;--", "é" * 50, "a" * 2000,
+)
+# fmt: on
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    body: bytes | None = None
+
+
+def mutated_request(
+    dice: random.Random, rules: list[tuple[str, str]], bodies: list[tuple[str, Any]]
+) -> Request:
+    """``rules`` are (method, rule) of an application, ``bodies`` (path, JSON) of its clients."""
+    path, body = dice.choice(bodies)
+    method = "POST"
+    if dice.random() < 0.25:
+        method, rule = dice.choice(rules)
+        path = _path(dice, rule)
+    changed = mutated(dice, body)
+    return Request(method, path, _written(dice, changed) if method == "POST" else None)
+
+
+def _written(dice: random.Random, body: Any) -> bytes:
+    try:
+        raw = bytearray(
+            json.dumps(body, ensure_ascii=dice.random() < 0.5).encode("utf-8", "replace")
+        )
+    except RecursionError:
+        return b"[" * 100_000
+    if raw and dice.random() < 0.1:
+        match dice.randrange(4):
+            case 0:
+                del raw[dice.randrange(len(raw)) :]
+            case 1:
+                raw[dice.randrange(len(raw))] = dice.randrange(256)
+            case 2:
+                raw += b"}"
+            case _:
+                raw = bytearray(b"\xef\xbb\xbf") + raw
+    return bytes(raw)
+
+
+def _path(dice: random.Random, rule: str) -> str:
+    path = ""
+    for piece in rule.split("/")[1:]:
+        path += "/" + (_id(dice, piece) if piece.startswith("<") else piece)
+    if dice.random() < 0.5:
+        pairs = [(dice.choice(PARAMETERS), dice.choice(VALUES)) for _ in range(dice.choice((1, 2)))]
+        path += "?" + "&".join(f"{name}={_quoted(value)}" for name, value in pairs)
+    return path
+
+
+def _id(dice: random.Random, piece: str) -> str:
+    prefixes = {"<file_id>": "file-", "<container_id>": "cntr_", "<response_id>": "resp_"}
+    return _quoted(prefixes.get(piece, "exec_") + dice.choice(IDS))
+
+
+def _quoted(text: str) -> str:
+    return quote(text.encode("utf-8", "replace"), safe="")
 
 
 def rules() -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
-"""`python -m tests.support.docker_engine COMMAND...`: run a command before a Docker engine of its own.
+"""`python -m tests.image.docker_engine COMMAND...`: run a command before a Docker engine of its own.
 
 The engine keeps its data in a temporary folder, and runs in its own mount and network namespaces, so that it
 cannot change this machine's. Its one image is this machine's Debian or Ubuntu with the packages that kernels
-need of the extra `interpreter` (tests/support/debian_images.py).
+need of the extra `interpreter` (tests/image/debian_images.py).
 
 Needs root, and what `make docker-packages` installs. Without these it prints the reason and runs nothing.
 """
@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.support import debian_images
-from tests.support.debian_images import Missing
+from tests.image import debian_images
+from tests.image.debian_images import Missing
 
 COMMANDS = ("dockerd", "containerd", "runc", "docker-init", "debootstrap", "unshare")
 START_SECONDS = 60.0
