@@ -9,7 +9,7 @@ import anthropic
 import pytest
 
 from tests.support.agents import broken_prefixes
-from tests.support.mcp_servers import stdio
+from tests.support.mcp_faults import stdio
 from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
