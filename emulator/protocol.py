@@ -158,6 +158,8 @@ class ChatCompletionRequest(Lenient):
     """The maximum number of interpreter cells, and of hosted calls, in one answer (Responses)."""
     listed_servers: dict[str, list[dict[str, Any]]] | None = Field(None, exclude=True)
     """The tools of servers by label, as the history lists them: they are not listed again."""
+    shows_programs: bool = Field(default=False, exclude=True)
+    """The client sees programs, and says which tools they may call. Not a field of the client."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 

@@ -74,7 +74,9 @@ class AnswerRequest:
         An answer in the client's own format cannot be one of its strings.
         """
         free = self.answer_format is None or self.call_policy.required
-        on = self.settings.grammar and self.profile.grammar != "off"
+        on = (
+            self.settings.grammar and self.profile.grammar != "off" and not self.chat.shows_programs
+        )
         return on and free and bool(self.toolset.tools) and self.interpreter is None
 
     def expects_json(self, fields: Mapping[str, Any]) -> bool:

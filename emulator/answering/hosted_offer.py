@@ -29,10 +29,23 @@ def offer_hosted_tools(
     hosted = replace(hosted, tools=_uniquely_named(hosted.tools, items))
     if not hosted.tools and items == (chat.tools or []):
         return chat, hosted
-    items += [dict(tool.definition) for tool in hosted.tools]
+    items += [_definition(tool, chat) for tool in hosted.tools]
     changes: dict[str, Any] = {"tools": items, "tool_choice": _choice(chat.tool_choice, hosted)}
     changed = {name: value for name, value in changes.items() if value != getattr(chat, name)}
     return chat.model_copy(update=changed), hosted
+
+
+def _definition(tool: HostedTool, chat: ChatCompletionRequest) -> dict[str, Any]:
+    """The tool's definition, with the callers of the item that names it."""
+    if not chat.shows_programs:
+        return dict(tool.definition)
+    items = (
+        item
+        for item in chat.tools or ()
+        if str(item.get("type")).startswith(tool.kind)
+        and item.get("server_label", "") == tool.server
+    )
+    return {**tool.definition, "callers": next(items, {}).get("callers", ["direct"])}
 
 
 def is_hosted(item: Mapping[str, Any], hosted: HostedTools) -> bool:

@@ -46,7 +46,7 @@ from emulator.programs.program import (
     ReplayDiverged,
 )
 from emulator.programs.saved import SavedProgram
-from emulator.reading.diagnostics import Diagnostic, render
+from emulator.reading.diagnostics import Diagnostic, locate, render
 from emulator.reading.readers import (
     READERS,
     Statement,
@@ -377,6 +377,9 @@ class ProgramDraft:
         program = block.added_to(self.program)
         if self._waits or program is None or program == self._ran:
             return
+        if diagnostics := self._wrong_callers(block):
+            self._reject(diagnostics)
+            return
         if diagnostics := validate.check(program, self._toolset):
             record_run(program)
             self._reject(diagnostics, program)
@@ -415,6 +418,18 @@ class ProgramDraft:
             yield self.calls[-1]
         if not calls:
             record_run(program)
+
+    def _wrong_callers(self, block: DraftBlock) -> list[Diagnostic]:
+        """Diagnostics for direct calls of tools that only programs may call."""
+        if block.dialect == "python":
+            return []
+        tools = (self._toolset.find(name) for name in sorted(block.tools))
+        names = [tool.python_name for tool in tools if tool is not None and tool.is_program_only]
+        hint = "write a Python block that calls it"
+        faults = (
+            Diagnostic(f"{name} is called only by programs", 1, 0, "", hint) for name in names
+        )
+        return [locate(fault, block.inner, 1) for fault in faults]
 
     @property
     def has_open_call(self) -> bool:

@@ -33,7 +33,8 @@ def program_transcript(
     results = rendered_results(own_messages, toolset)
     rendered = [results[key] for key in ended.ids if key in results]
     if ended.failure:
-        rendered = _shortened(rendered)
+        whole = [results[key] for key in ended.statement_calls if key in results]
+        rendered = _shortened(rendered, whole)
     elif ended.output or ended.statement_calls:
         rendered = [results[key] for key in ended.statement_calls if key in results]
     outcome = render(
@@ -64,9 +65,14 @@ def _calls(message: Message, ids: set[str]) -> bool:
     return any(call.id in ids for call in message.tool_calls or ())
 
 
-def _shortened(results: Sequence[RenderedResult]) -> list[RenderedResult]:
+def _shortened(
+    results: Sequence[RenderedResult], whole: Sequence[RenderedResult]
+) -> list[RenderedResult]:
     limit = max(_FAILED_RESULT, _FAILED_RESULTS // max(len(results), 1))
-    return [RenderedResult(result.call, _cut(result.content, limit)) for result in results]
+    return [
+        one if one in whole else RenderedResult(one.call, _cut(one.content, limit))
+        for one in results
+    ]
 
 
 def _cut(text: str, limit: int) -> str:

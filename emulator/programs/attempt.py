@@ -10,6 +10,7 @@ The engine pauses the program at each call of a tool and at each check of a plac
 * **condition that may handle a failure** (`HANDLED`): failures of the calls that it is about no longer end
   the program;
 * **recorded call with a result**: the program gets the result;
+* **new call of a tool that the program may not call**: `direct_calls`;
 * **recorded call without a result, or a new call that may join the pending ones**
   (`PendingCalls.accepts`): the program gets a placeholder and continues; where it cannot continue without
   the result, the run stops;
@@ -37,6 +38,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec
+from emulator.programs.direct_calls import DirectCalls
 from emulator.programs.failures import Failure
 from emulator.programs.handling import HANDLED
 from emulator.programs.missing_keys import missing_key_hint
@@ -89,6 +91,8 @@ class RunRules:
     order: Order
     held_tools: frozenset[str] = frozenset()
     """Tools whose results arrive in the same answer: where replaying is slow, a run waits at their calls."""
+    is_plain: bool = False
+    """The program consists only of calls."""
 
 
 class Attempt:
@@ -118,6 +122,7 @@ class Attempt:
         self._call_sites: list[tuple[int, str]] = []
         self._failures: dict[Site, Failure] = {}
         """The failures that the program has got and not handled, and all refusals."""
+        self._direct = DirectCalls(is_plain=rules.is_plain)
         self.can_continue = False
         """The run has stopped at a call of ``held_tools``, and only this call has no result."""
 
@@ -142,6 +147,7 @@ class Attempt:
         tool = self._rules.toolset.find(name)
         assert tool is not None, "the call was bound"
         self._recorded, self._new = recorded, []
+        self._direct.note_result((line, tool.python_name))
         self._pending = PendingCalls(self._rules.order)
         self.can_continue = False
         return self._drive(session, session.resume(self._value(recorded[-1], tool, line)))
@@ -206,7 +212,7 @@ class Attempt:
                     raise
                 break  # refused when it is the first
             batch = (site, 0) if site else None
-            if answers and self._rules.one_at_a_time:
+            if answers and (self._rules.one_at_a_time or self._direct.is_first(tool)):
                 break
             if not message.accepts(tool, arguments, batch):
                 break
@@ -248,20 +254,32 @@ class Attempt:
             record = self._recorded[position]
             if record.call != call:
                 raise ReplayDiverged(f"call {position} was {record.call}, now it is {call}")
+            self._direct.note(tool, (line, tool.python_name), known=record.known)
             if not record.known:
                 self._pending.add(tool, arguments, batch)
             if record.failure is not None and self._fails((line, tool.python_name), record, step):
                 return True, raising(record.result_text or "")
             return record.known, self._value(record, tool, line)
-        if self._failures and not self._pending.total:
-            raise self._ended_by_failure(line)
-        if self._failures:
-            raise _MustStop
+        self._check_new_call(tool, line)
         if not self._pending.accepts(tool, arguments, batch):
             raise _MustStop
         self._pending.add(tool, arguments, batch)
+        self._direct.note(tool, (line, tool.python_name), known=False)
         self._new.append(call)
         return False, None
+
+    def _check_new_call(self, tool: Tool, line: int) -> None:
+        """Raises `ProgramRejected` if the program ends before a new call, `_MustStop` if pending calls need
+        their results first."""
+        ends = self._failures or self._direct.ends_before(tool)
+        if self._pending.total and (ends or self._direct.is_first(tool)):
+            raise _MustStop
+        if self._failures:
+            raise self._ended_by_failure(line)
+        if ends:
+            at, name = self._direct.first_result or (line, tool.python_name)
+            reason = f"{name}(...) in line {at} has returned: you decide what to do with its result"
+            raise self._ended(reason, line)
 
     def _fails(self, site: Site, record: CallRecord, step: Paused) -> bool:
         """Note a failure. Returns True if the call raises in the program."""
@@ -287,6 +305,9 @@ class Attempt:
             if refused
             else f"{name}(...) in line {at} failed, and the program had not checked its result"
         )
+        return self._ended(reason, line)
+
+    def _ended(self, reason: str, line: int) -> ProgramRejected:
         diagnostic = self._program.diagnostic(f"{reason}. The program was ended here", line)
         return ProgramRejected([diagnostic], tuple(self._new))
 

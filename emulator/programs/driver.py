@@ -72,7 +72,8 @@ class Driver:
         """
         if (calls := plain_calls(program, self.toolset.names)) is not None:
             _PLAIN_RUNS.inc()
-            return Attempt(self._rules, program, calls.rewritten, recorded).drive(calls)
+            rules = replace(self._rules, is_plain=True)
+            return Attempt(rules, program, calls.rewritten, recorded).drive(calls)
         has_failures = any(one.failure for one in recorded)
         rewritten = rewrite(program.source, self.toolset.names, has_failures=has_failures)
         scalars = scalar_results(recorded, self._tools_read_as_text(rewritten))

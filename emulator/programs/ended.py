@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from emulator import json_codec
 from emulator.programs.call_history import call_positions, results_of
+from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.program import Outcome, Program
 from emulator.programs.saved import put
 from emulator.programs.sites import leaves
@@ -30,7 +31,7 @@ class EndedProgram:
     ids: tuple[str, ...]
     """The ids of its calls, in the order in which they were made."""
     statement_calls: tuple[str, ...] = ()
-    """The ids of calls that are whole statements. The model sees their results."""
+    """The ids of calls that are whole statements, or the model's own. The model sees their results."""
     output: str = ""
     failure: str = ""
     """The error message for the model; "" if the program completed."""
@@ -59,8 +60,11 @@ def completed_program(
     The value of the last expression is output, unless the expression is a call: then its result is shown.
     """
     calls = set(_statement_calls(program.tree.body, toolset))
+    own = direct_call_ids(ids, [name for _, name in outcome.call_sites], toolset)
     statement_call_ids = tuple(
-        key for key, site in zip(ids, outcome.call_sites, strict=False) if site in calls
+        key
+        for key, site in zip(ids, outcome.call_sites, strict=False)
+        if site in calls or key in own
     )
     last = program.tree.body[-1]
     ends_with_call = any(line == last.lineno for line, _ in calls)

@@ -46,6 +46,7 @@ from emulator.programs.call_history import (
     results_of,
     unanswered_rounds,
 )
+from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.driver import Driver
 from emulator.programs.ended import EndedProgram, completed_program
 from emulator.programs.program import (
@@ -196,6 +197,6 @@ def _failed_program(driver: Driver, saved: SavedProgram, error: ProgramRejected)
             pass
         else:
             stdout = "" if outcome.pending else outcome.stdout
-    return EndedProgram(
-        saved.program.source, saved.ids, output=stdout.rstrip("\n"), failure=saved.failure
-    )
+    own = direct_call_ids(saved.ids, [one.call.name for one in saved.recorded], driver.toolset)
+    output = stdout.rstrip("\n")
+    return EndedProgram(saved.program.source, saved.ids, own, output, saved.failure)

@@ -16,7 +16,7 @@ from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
-from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
+from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, PROGRAMS, qualified
 
 # Tools that run in a container -> the field that names it.
 _ENVIRONMENTS = {INTERPRETER: "container", SHELL: "environment"}
@@ -126,6 +126,8 @@ def _tool_choice(choice: str | Json) -> str | Json:
     if isinstance(choice, str):
         return choice
     kind = choice.get("type")
+    if kind == PROGRAMS:
+        return "required"
     if kind == "allowed_tools":
         return _allowed_tools(choice)
     check_supported(kind, "tool_choice.type")

@@ -183,7 +183,8 @@ class ResponseFront:
             containers = used_containers([*history, *input_items])
             chat = chat_request(request, chat_messages, offered.tools, containers)
             listed = listed_servers([*history, *input_items])
-            chat = chat.model_copy(update={"listed_servers": listed})
+            update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
+            chat = chat.model_copy(update=update)
             answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
         except EmulatorError as error:
             raise at_client_place(error, offered.places) from error

@@ -13,9 +13,13 @@ from functools import partial
 from typing import Any
 
 from emulator.answering.deferred_tools import LOADED, SEARCH_TYPE
+from emulator.errors import BadRequest
 from emulator.responses.items import Json
 
 CALLABLE = ("function", "custom")
+PROGRAMS = "programmatic_tool_calling"
+"""The type of the item with which a client allows programs, and sees them."""
+_CALLERS = {"direct": "direct", "programmatic": "program"}
 
 
 @dataclass(frozen=True)
@@ -147,34 +151,55 @@ class OfferedTools:
     """The place of each in the client's request: ``tools[2].tools[0]``."""
     forms: Mapping[str, CallForm]
     """The forms of tools whose calls are not plain, by their name in chat."""
+    shows_programs: bool = False
 
 
 def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
-    """Convert ``tools``, as the client sent them or as a response echoes them."""
+    """Convert ``tools``, as the client sent them or as a response echoes them. Raises `BadRequest`."""
     chat_tools: list[Json] = []
     places: list[str] = []
     forms: dict[str, CallForm] = {}
+    shows_programs = any(tool.get("type") == PROGRAMS for tool in tools)
+
+    def add(place: str, tool: Json, chat_tool: Json) -> None:
+        callers = {"callers": _callers(tool, place)} if shows_programs else {}
+        chat_tools.append({**chat_tool, **callers})
+        places.append(place)
+
     for n, tool in enumerate(tools):
-        kind = str(tool.get("type"))
+        kind, place = str(tool.get("type")), f"tools[{n}]"
         if kind == "namespace":
-            for place, inner, form in _members(tool, f"tools[{n}]"):
-                chat_tools.append(inner)
-                places.append(place)
+            for inner_place, inner, form in _members(tool, place):
+                add(inner_place, inner, inner)
                 forms[qualified(form.namespace, form.name)] = form
-            continue
-        if kind in CLIENT_TOOLS and _runs_at_client(tool):
+        elif kind in CLIENT_TOOLS and _runs_at_client(tool):
             forms[kind] = CallForm(kind, tool=CLIENT_TOOLS[kind])
-            chat_tools.append(_function(kind, CLIENT_TOOLS[kind]))
+            add(place, tool, _function(kind, CLIENT_TOOLS[kind]))
         elif is_client_search(tool):
             forms[kind] = CallForm(kind, tool=CLIENT_SEARCH)
             own = {name: tool[name] for name in ("description", "parameters") if tool.get(name)}
             function = _function(kind, CLIENT_SEARCH)["function"] | own
-            chat_tools += [{"type": "function", "function": function}, tool]
-            places.append(f"tools[{n}]")
-        else:
-            chat_tools.append(nested(tool))
-        places.append(f"tools[{n}]")
-    return OfferedTools(tuple(chat_tools), tuple(places), forms)
+            add(place, tool, {"type": "function", "function": function})
+            add(place, tool, tool)
+        elif kind != PROGRAMS:
+            add(place, tool, nested(tool))
+    return OfferedTools(tuple(chat_tools), tuple(places), forms, shows_programs)
+
+
+def _callers(tool: Json, place: str) -> list[str]:
+    """Who may call the tool, as the core names them; OpenAI's default is the model alone."""
+    inside = tool.get(str(tool.get("type")))
+    allowed = (inside if isinstance(inside, dict) else tool).get("allowed_callers")
+    if allowed is None:
+        return ["direct"]
+    if (
+        not isinstance(allowed, list)
+        or not allowed
+        or any(one not in [*_CALLERS] for one in allowed)
+    ):
+        place = f"{place}.allowed_callers"
+        raise BadRequest(f"{place} must be a list of direct, programmatic or both.", place)
+    return [_CALLERS[one] for one in allowed]
 
 
 def nested(tool: Json) -> Json:

@@ -44,8 +44,8 @@ class Tool:
     """Valid arguments objects that show the model how to call it."""
     grammar: LarkGrammar | None = None
     """The grammar that a custom tool's text must match, in addition to its schema."""
-
     callers: frozenset[Caller] = ANY_CALLER
+    """A program ends at its call of a tool that it may not call: the model must see the result."""
 
     @property
     def is_direct_only(self) -> bool:

@@ -239,9 +239,10 @@ def _stub(tool: Tool) -> str:
     if extra is not None and extra is not False:
         tree = Catalog(frozenset()).tree(extra, definitions)
         extra_type = "dict[str, Any]" if "$ref" in json.dumps(tree) else annotation(tree)
+    remark = "A program ends at this call.\n\n" if tool.is_direct_only else ""
     return stubs.function(
         tool.python_name,
-        tool.description,
+        f"{remark}{tool.description}".rstrip(),
         tool.arguments,
         extra=extra_type,
         definitions=definitions,

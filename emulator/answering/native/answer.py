@@ -31,10 +31,10 @@ from sandbox.engine import Engine, fresh_seed
 
 
 def may_be_native(request: AnswerRequest) -> bool:
-    """Return True for requests with function tools only and one choice."""
+    """Return True for requests with function tools only and one choice, whose client sees no programs."""
     kinds = {tool.kind for tool in request.toolset.tools}
     plain = kinds == {"function"} and request.interpreter is None and not request.chat.is_legacy
-    return plain and (request.chat.n or 1) == 1
+    return plain and (request.chat.n or 1) == 1 and not request.chat.shows_programs
 
 
 def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
