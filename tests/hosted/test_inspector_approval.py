@@ -240,7 +240,7 @@ def test_what_waits_at_one_worker_is_approved_at_another(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     upstream.reply("```python\nprint(price(article='tea')['price'])\n```", "It is 3.")
-    command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_server.py'}"
+    command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_http.py'}"
     item = {"type": "mcp", "server_label": "shop", "require_approval": "always"}
     with two_workers(upstream, tmp_path, "--inspector", "open", "--mcp", command) as one:
         first, second = one.pids()

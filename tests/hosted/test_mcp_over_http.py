@@ -133,7 +133,7 @@ def test_a_named_server_that_is_down_is_an_error_in_the_apis_shape(
     [
         ("chat", "tools[0].server_url"),
         ("responses", "tools[0].server_url"),
-        ("messages", "mcp_servers[0].url"),
+        ("messages", "mcp_servers.0.url"),
     ],
 )
 def test_a_url_that_is_not_allowed_is_a_400_that_names_the_setting(
