@@ -94,10 +94,7 @@ def scan_lines(text: TextBuffer, dialect: str) -> Scanner:
     yield BlockStart(dialect, "")
     first = True
     while True:
-        line = text.line()
-        if line is None and not text.final:
-            yield None
-            continue
+        line = yield from text.next_line()
         if line is None or not (first or belongs(line)):
             yield BlockEnd("", closed=True, at_reply_end=line is None)
             return Position.LINE_START
@@ -107,10 +104,8 @@ def scan_lines(text: TextBuffer, dialect: str) -> Scanner:
 
 def _continues_as_yaml(text: TextBuffer) -> Generator[None, None, bool]:
     """Return True if the next line may be YAML, is blank or does not exist; False if it is prose."""
-    while (first := text.line()) is None:
-        yield None
-    while (second := text.line(len(first))) is None and not text.final:
-        yield None
+    first = yield from text.next_line()
+    second = yield from text.next_line(len(first or ""))
     return second is None or not second.strip() or bool(_YAML_LINE.match(second))
 
 

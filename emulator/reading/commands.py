@@ -26,10 +26,7 @@ def scan_command_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scan
     """Scan the fence of a shell: a command if it ends the reply, otherwise documentation."""
     tested, closing = len(fence.raw), None
     while closing is None:
-        line = text.line(tested)
-        if line is None and not text.final:
-            yield None
-            continue
+        line = yield from text.next_line(tested)
         if line is None or tested > HOLD or (begins_with_call(line, names)):
             return (yield from scan_fence(text, fence, names))
         closing = closing_fence(line, fence)
@@ -56,10 +53,7 @@ def scan_patch(text: TextBuffer) -> Scanner:
     yield BlockStart("patch", "")
     word = ""
     while True:
-        line = text.line()
-        if line is None and not text.final:
-            yield None
-            continue
+        line = yield from text.next_line()
         if line is None:
             yield BlockEnd("", closed=False, at_reply_end=True)
             return Position.LINE_START
@@ -68,9 +62,8 @@ def scan_patch(text: TextBuffer) -> Scanner:
         yield BlockDelta(line, text.take(len(line)))
         if _PATCH_ENDS.match(line):
             break
-    while word and (line := text.line()) is None and not text.final:
-        yield None
-    last = text.take(len(line)) if word and line and line.strip() == word else ""
+    line = (yield from text.next_line()) if word else None
+    last = text.take(len(line)) if line and line.strip() == word else ""
     yield BlockEnd(last, closed=True)
     return Position.LINE_START
 

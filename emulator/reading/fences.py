@@ -17,15 +17,10 @@ def scan_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
     text.take(len(fence.raw))
     blank_length = 0
     while True:
-        line = text.line(blank_length)
-        if line is not None and (line.strip() or blank_length >= HOLD):
+        line = yield from text.next_line(blank_length)
+        if line is None or line.strip() or blank_length >= HOLD:
             break
-        if line is None and text.final:
-            break
-        if line is None:
-            yield None
-        else:
-            blank_length += len(line)
+        blank_length += len(line)
     empty = line is None or closing_fence(line, fence) is not None
     info = fence.raw.strip().lstrip("`~")
     dialect = None if empty else detect_dialect(line or "", fence.language, names, info)
@@ -68,13 +63,10 @@ def _fenced_code(text: TextBuffer, fence: Fence, names: ToolNames, *, lexed: boo
     scan = PythonScan() if lexed else None
     begins = not fence.code
     while True:
-        line = text.line()
+        line = yield from text.next_line()
         if line is None:
-            if text.final:
-                yield BlockEnd("", closed=False, at_reply_end=True)
-                return Position.LINE_START
-            yield None
-            continue
+            yield BlockEnd("", closed=False, at_reply_end=True)
+            return Position.LINE_START
         in_string = scan is not None and scan.quote
         end = closing_fence(line, fence) if begins and not in_string else None
         if end is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 #: Limit on undecided text (a line, a value, a run of code) that scanners buffer, in characters.
 HOLD = 1 << 16
 #: The first characters of a line, within which scanners must decide what begins there.
@@ -53,6 +55,12 @@ class TextBuffer:
         if len(self.text) - start >= HOLD:
             return self.text[start : start + HOLD]
         return self.text[start:] or None if self.final else None
+
+    def next_line(self, after: int = 0) -> Generator[None, None, str | None]:
+        """Wait for the `line`, and return it; None if the reply ends before it."""
+        while (line := self.line(after)) is None and not self.final:
+            yield None
+        return line
 
     def closing(self, closings: tuple[str, ...]) -> tuple[int, str | None]:
         """Return the number of characters before the first of `closings`, and which one it is.
