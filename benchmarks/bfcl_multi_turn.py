@@ -1,6 +1,6 @@
 """BFCL's multi-turn cases through the proxy, with its Python classes as the world -> docs/programs.md.
 
-    python -m benchmarks.bfcl_multi_turn [--every 20] [--order dataflow] [--style loop]
+    python -m benchmarks.bfcl_multi_turn [--every 20] [--order dataflow] [--style loop] [--protocol messages]
 
 The upstream plays an ideal model: for each user message it writes the ground truth's calls as one program,
 in one of
@@ -26,11 +26,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
+import anthropic
 import openai
 
 from app import create_app
@@ -228,18 +230,124 @@ class Trial:
         return f"{self.case.id}/{self.style}/{self.client}"
 
 
-class Bench:
-    """Client, proxy and upstream. Safe among threads."""
+class Chat:
+    """One conversation of an agent. Its calls are ids, names and arguments."""
 
-    def __init__(self, client: openai.OpenAI, trials: dict[str, Trial]) -> None:
-        self._client = client
+    def __init__(self, url: str, trial: Trial) -> None:
+        self._url, self._model, self._tools = url, trial.id, trial.case.tools
+        self._history: list[Any] = []
+
+    def say(self, text: str) -> None:
+        self._history.append({"role": "user", "content": text})
+
+    def ask(self) -> list[tuple[str, str, Arguments]]:
+        completion = openai_client(self._url).chat.completions.create(
+            model=self._model, messages=self._history, tools=list(self._tools)
+        )
+        message = completion.choices[0].message
+        self._history.append(message.model_dump(exclude_none=True))
+        calls = [call for call in message.tool_calls or () if call.type == "function"]
+        return [
+            (call.id, call.function.name, json.loads(call.function.arguments)) for call in calls
+        ]
+
+    def answer(self, results: dict[str, str]) -> None:
+        self._history += [
+            {"role": "tool", "tool_call_id": key, "content": text} for key, text in results.items()
+        ]
+
+
+class Responses(Chat):
+    """With OpenAI's programmatic tool calling: only programs call the functions."""
+
+    def ask(self) -> list[tuple[str, str, Arguments]]:
+        functions: list[Any] = [
+            {"type": "function", **tool["function"], "allowed_callers": ["programmatic"]}
+            for tool in self._tools
+        ]
+        response = openai_client(self._url).responses.create(
+            model=self._model,
+            input=self._history,
+            tools=[{"type": "programmatic_tool_calling"}, *functions],
+            store=False,
+        )
+        self._history += [item.model_dump(exclude_none=True) for item in response.output]
+        calls = [item for item in response.output if item.type == "function_call"]
+        return [(call.call_id, call.name, json.loads(call.arguments)) for call in calls]
+
+    def answer(self, results: dict[str, str]) -> None:
+        self._history += [
+            {"type": "function_call_output", "call_id": key, "output": text}
+            for key, text in results.items()
+        ]
+
+
+class Messages(Chat):
+    """With Anthropic's programmatic tool calling: only code calls the functions."""
+
+    _container: Any = anthropic.NOT_GIVEN
+
+    def ask(self) -> list[tuple[str, str, Arguments]]:
+        functions: list[Any] = [
+            {
+                "name": tool["function"]["name"],
+                "description": tool["function"]["description"],
+                "input_schema": tool["function"]["parameters"],
+                "allowed_callers": ["code_execution_20260120"],
+            }
+            for tool in self._tools
+        ]
+        message = anthropic_client(self._url).messages.create(
+            model=self._model,
+            max_tokens=9_999,
+            messages=self._history,
+            tools=[{"type": "code_execution_20260120", "name": "code_execution"}, *functions],
+            container=self._container,
+        )
+        if message.container is not None:
+            self._container = message.container.id
+        blocks = [block.model_dump(exclude_none=True) for block in message.content]
+        self._history.append({"role": "assistant", "content": blocks})
+        return [
+            (block.id, block.name, block.input)
+            for block in message.content
+            if block.type == "tool_use"
+        ]
+
+    def answer(self, results: dict[str, str]) -> None:
+        blocks = [
+            {"type": "tool_result", "tool_use_id": key, "content": text}
+            for key, text in results.items()
+        ]
+        self._history.append({"role": "user", "content": blocks})
+
+
+PROTOCOLS: dict[str, type[Chat]] = {"chat": Chat, "responses": Responses, "messages": Messages}
+
+
+@cache
+def openai_client(url: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+
+
+@cache
+def anthropic_client(url: str) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=url, api_key="any", max_retries=0)
+
+
+class Bench:
+    """Proxy and upstream. Safe among threads."""
+
+    def __init__(self, url: str, trials: dict[str, Trial], protocol: str) -> None:
+        self._url = url
         self._trials = trials
+        self._protocol = PROTOCOLS[protocol]
 
     def run(self, trial: Trial) -> Trial:
         self._trials[trial.id] = trial
         try:
             self._run(trial)
-        except openai.APIError as error:
+        except (openai.APIError, anthropic.APIError) as error:
             trial.fault = f"{type(error).__name__}: {error}"
         finally:
             del self._trials[trial.id]
@@ -248,46 +356,36 @@ class Bench:
     def _run(self, trial: Trial) -> None:
         world, ideal = World(trial.case), World(trial.case)
         chance = random.Random(trial.id)
-        messages: list[Any] = []
+        agent = self._protocol(self._url, trial)
         for number, calls in enumerate(trial.case.turns):
             for name, arguments in calls:
                 ideal.call(name, arguments)
             program = STYLES[trial.style](calls) if calls else ""
             trial.replies = [LAST_WORDS, *([f"```python\n{program}\n```"] if calls else [])]
-            messages.append({"role": "user", "content": trial.case.messages[number]})
-            self._answer(trial, messages, world, chance)
+            agent.say(trial.case.messages[number])
+            self._answer(trial, agent, world, chance)
             if world.state() != ideal.state():
                 trial.fault = f"after message {number} the state is another:\n{program}"
                 return
 
-    def _answer(
-        self, trial: Trial, messages: list[Any], world: World, chance: random.Random
-    ) -> None:
+    def _answer(self, trial: Trial, agent: Chat, world: World, chance: random.Random) -> None:
         """The agent's loop, to the answer in words."""
         for _ in range(MOST_REQUESTS):
-            completion = self._client.chat.completions.create(
-                model=trial.id, messages=messages, tools=list(trial.case.tools)
-            )
+            calls = agent.ask()
             trial.requests += 1
-            message = completion.choices[0].message
-            messages.append(message.model_dump(exclude_none=True))
-            calls = [call for call in message.tool_calls or () if call.type == "function"]
             if not calls:
                 return
             trial.together += len(calls) > 1
-            results = {}
-            for call in CLIENTS[trial.client](calls, chance):
-                arguments = json.loads(call.function.arguments)
-                results[call.id] = world.call(call.function.name, arguments)
-            messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": results[call.id]}
-                for call in calls
-            ]
+            results = {
+                key: world.call(name, arguments)
+                for key, name, arguments in CLIENTS[trial.client](calls, chance)
+            }
+            agent.answer({key: results[key] for key, _, _ in calls})
         trial.fault = "the calls do not come to an end"
 
 
 @contextmanager
-def bench(order: Order) -> Iterator[Bench]:
+def bench(order: Order, protocol: str) -> Iterator[Bench]:
     trials: dict[str, Trial] = {}
     with ExitStack() as running:
 
@@ -301,20 +399,22 @@ def bench(order: Order) -> Iterator[Bench]:
         settings = Settings(
             base_url=upstream.base_url,
             profile="default",
-            engines=("monty",),
+            engines=("monty", "kernel") if protocol == "messages" else ("monty",),
             repair_attempts=0,
             order=order,
             store=":memory:",
             files_dir=":temporary:",
+            interpreter_idle_seconds=0.1,  # a conversation that has ended leaves its kernel
         )
         app = create_app(settings)
         running.callback(app.extensions["emulator"].close)
         url = running.enter_context(serve(app))
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
-        yield Bench(running.enter_context(client), trials)
+        yield Bench(url, trials, protocol)
 
 
-def run(cases: Sequence[Case], styles: Sequence[str], order: Order, jobs: int) -> list[Trial]:
+def run(
+    cases: Sequence[Case], styles: Sequence[str], order: Order, jobs: int, protocol: str = "chat"
+) -> list[Trial]:
     """All trials of `cases`, those of a case together, so that its toolset is read once."""
     done = 0
     lock = threading.Lock()
@@ -330,7 +430,7 @@ def run(cases: Sequence[Case], styles: Sequence[str], order: Order, jobs: int) -
                 print(f"{order}: {done}/{len(cases)} cases, {pace:.2f} s each", file=sys.stderr)
         return found
 
-    with bench(order) as benching, ThreadPoolExecutor(jobs) as pool:
+    with bench(order, protocol) as benching, ThreadPoolExecutor(jobs) as pool:
         return [trial for found in pool.map(run_case, cases) for trial in found]
 
 
@@ -387,6 +487,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="cases whose id ends so; writes nothing")
     parser.add_argument("--style", choices=STYLES, help="one style; writes nothing")
     parser.add_argument("--order", choices=get_args(Order), help="one order; writes nothing")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="of the agent; writes nothing")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time (default 2)")
     parser.add_argument("--show", type=int, default=10, help="faults to print (default 10)")
     options = parser.parse_args(arguments)
@@ -399,7 +500,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     styles = [options.style] if options.style else list(STYLES)
     orders: list[Order] = [options.order] if options.order else ["auto", "dataflow"]
-    found = {order: run(cases, styles, order, options.jobs) for order in orders}
+    protocol = options.protocol or "chat"
+    found = {order: run(cases, styles, order, options.jobs, protocol) for order in orders}
     flawed = {case.id for case in cases if case.flaw()}
     wrong = [
         trial for trial in found.get("auto", ()) if trial.fault and trial.case.id not in flawed
@@ -407,7 +509,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for trial in wrong[: options.show]:
         print(f"\n{trial.id}: {trial.fault}")
     print(report(cases, found))
-    whole = not (options.only or options.style or options.order)
+    whole = not (options.only or options.style or options.order or options.protocol)
     if options.every == 1 and whole:
         write_section(DOCS / "programs.md", "bfcl-multi-turn", report(cases, found))
     return 1 if wrong else 0
