@@ -152,6 +152,14 @@ def cell_messages(
     ]
 
 
+def cell_history(code: str, output: str, *, failed: bool) -> list[Message]:
+    """A cell of an earlier answer, as the model saw it then."""
+    return [
+        Message.model_validate(message)
+        for message in cell_messages("", code, output, failed=failed, last=False)
+    ]
+
+
 def _after_system(instructions: str, history: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Append the instructions to the client's opening system message."""
     opening = [m["content"] for m in history[:1] if m["role"] == "system"]

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from emulator import json_codec
 from emulator.answering.cell_resume import NO_OUTPUT
+from emulator.answering.prompt import cell_history
 from emulator.answering.summary import introduced
 from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
-from emulator.answering.transcript import render
 from emulator.errors import BadRequest
 from emulator.events import from_same_answer
 from emulator.protocol import FunctionCall, HistoryCall, HistoryProgram, Message
@@ -66,15 +66,13 @@ class Cells:
         self._programs[key] = program
         return program
 
-    def end(self, block: Mapping[str, Any]) -> Iterator[Message]:
+    def end(self, block: Mapping[str, Any]) -> list[Message]:
         """The code and its output, unless they are the history of a program."""
         key, self._running = str(block.get("tool_use_id")), ""
         if key not in self._programs:
             output, failed = _output(_mapping(block.get("content")))
-            result = render("cell_output.jinja", output=output, files=[], failed=failed)
-            code = self._code.get(key, "").rstrip()
-            yield Message(role="assistant", content=f"```python\n{code}\n```")
-            yield Message(role="user", content=result)
+            return cell_history(self._code.get(key, ""), output, failed=failed)
+        return []
 
 
 def _output(result: Mapping[str, Any]) -> tuple[str, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from emulator.answering.transcript import render
+from emulator.answering.prompt import cell_history
 from emulator.events import from_same_answer
 from emulator.hosted.hosted_tool import IMAGE
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
@@ -144,15 +144,9 @@ def _cell(cell: items_module.CodeCallItem) -> Iterator[Message]:
     """
     if cell.status == "incomplete":
         return
-    yield Message(role="assistant", content=f"```python\n{cell.code.rstrip()}\n```")
     outputs = [IMAGE if one.type == "image" else one.logs for one in cell.outputs or ()]
-    result = render(
-        "cell_output.jinja",
-        output="\n".join(output.rstrip("\n") for output in outputs),
-        files=[],
-        failed=cell.status == "failed",
-    )
-    yield Message(role="user", content=result)
+    output = "\n".join(output.rstrip("\n") for output in outputs)
+    yield from cell_history(cell.code, output, failed=cell.status == "failed")
 
 
 def _content(role: str, parts: Sequence[Part]) -> str | list[dict[str, Any]]:

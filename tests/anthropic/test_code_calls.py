@@ -221,6 +221,25 @@ def test_calls_that_do_not_depend_on_each_other_are_one_message(
 
 
 @needs_bubblewrap
+@EITHER
+def test_prompts_begin_with_the_prompt_before_when_code_makes_no_call(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply(
+        f"I count.\n{code_block('1 / 0')}", code_block("print(2)"), code_block("3"), "3.", "Bye."
+    )
+    talk = Conversation(claude, [CODE, SALES], stream=stream)
+    assert kinds(talk.ask()) == [
+        "text",
+        *3 * ["server_tool_use", "code_execution_tool_result"],
+        "text",
+    ]
+    talk.say("Thanks.")
+    talk.ask()
+    assert broken_prefixes(upstream.requests) == []
+
+
+@needs_bubblewrap
 def test_a_failed_call_raises_in_the_code(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:

@@ -47,6 +47,7 @@ def told_call(key: str) -> Json:
     return {"id": key, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
+GO_ON = "Answer the request, or write another Python block if more is needed."
 CELL: Json = {
     "type": "code_interpreter_call",
     "id": "ci_1",
@@ -172,9 +173,12 @@ OTHER = "call_" + "1" * 20 + "0000"
             [CELL, {**CELL, "id": "ci_2", "outputs": None}],
             [
                 {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
-                {"role": "user", "content": "The block ran. Its output:\n\n```text\n42\n```"},
+                {
+                    "role": "user",
+                    "content": f"The block ran. Its output:\n\n```text\n42\n```\n\n{GO_ON}",
+                },
                 {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
-                {"role": "user", "content": "The block ran. It printed nothing."},
+                {"role": "user", "content": f"The block ran. It printed nothing.\n\n{GO_ON}"},
             ],
             id="cells",
         ),
@@ -194,7 +198,8 @@ OTHER = "call_" + "1" * 20 + "0000"
                 {
                     "role": "user",
                     "content": "The block failed. Its output:\n\n"
-                    "```text\n[an image]\nNameError: x\n```",
+                    "```text\n[an image]\nNameError: x\n```\n\nFix the error and write the"
+                    " corrected Python block, or answer the request without it.",
                 },
             ],
             id="a cell that failed",
@@ -205,7 +210,10 @@ OTHER = "call_" + "1" * 20 + "0000"
                 {"role": "assistant", "tool_calls": [told_call(ONE)]},
                 {"role": "tool", "content": "done", "tool_call_id": ONE},
                 {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
-                {"role": "user", "content": "The block ran. Its output:\n\n```text\n42\n```"},
+                {
+                    "role": "user",
+                    "content": f"The block ran. Its output:\n\n```text\n42\n```\n\n{GO_ON}",
+                },
             ],
             id="a cell that waited is told once, when it has ended",
         ),
