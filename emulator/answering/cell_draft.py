@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from emulator import traces
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.quotations import Quotations
-from emulator.answering.quoted_cells import quoted_parts
+from emulator.answering.quotations import Quotations, quoted_parts
 from emulator.answering.recording import record_block, record_cell
 from emulator.answering.verdicts import CellResult, FinalReply, UnusableReply, Verdict
 from emulator.events import (

@@ -13,9 +13,10 @@ A call that the model makes in its own words because a text told it to is not de
 
 from __future__ import annotations
 
+import ast
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -24,7 +25,10 @@ from emulator import json_codec
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.protocol import Message
+from emulator.reading.python_syntax import calls_tool
+from emulator.reading.tool_names import ToolNames
 from emulator.tools.toolset import Toolset
+from sandbox.parsing import parse
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _SPACE = re.compile(r"\s+")
@@ -254,3 +258,36 @@ def _is_whole(text: str, start: int, end: int) -> bool:
 
 def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
+
+
+def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> list[str]:
+    """Return the quoted parts of a cell that must not run before the model confirms them.
+
+    A part is the whole cell, all of its statements with an effect, or a statement that calls an offered
+    function. A single common line, such as an import, is not a quotation.
+    """
+    try:
+        tree = parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return [code] if quotations.contains(code) else []
+    offered = ToolNames.of(names)
+    effective = [
+        (node, ast.get_source_segment(code, node) or "") for node in tree.body if _has_effect(node)
+    ]
+    parts = [text for _, text in effective]
+    calls = [text for node, text in effective if calls_tool(node, offered)]
+    if quoted := [text for text in calls if quotations.contains_call(text)]:
+        return quoted
+    if parts and all(map(quotations.contains, parts)):
+        return parts
+    return [code] if quotations.contains(code) and not quotations.confirmed(parts) else []
+
+
+def _has_effect(statement: ast.stmt) -> bool:
+    """Return True if a statement calls something. Printing a value that exists already does not count."""
+    match statement:
+        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef() | ast.Pass():
+            return False
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=args)):
+            return any(isinstance(node, ast.Call) for arg in args for node in ast.walk(arg))
+    return any(isinstance(node, ast.Call) for node in ast.walk(statement))
