@@ -136,7 +136,7 @@ def _parsed(
         param = error.param
         if legacy:
             param = param.replace("tools[", "functions[", 1).replace("].function", "]", 1)
-        raise BadRequest(str(error), param=param) from error
+        raise BadRequest(f"{param}: {error}", param=param) from error
 
 
 def _chosen(
