@@ -156,6 +156,8 @@ class ChatCompletionRequest(Lenient):
     response_format: dict[str, Any] | None = None
     max_tool_calls: int | None = Field(None, ge=1)
     """The maximum number of interpreter cells, and of hosted calls, in one answer (Responses)."""
+    removed_tools: list[str] = Field([], exclude=True)
+    """The names of tools, or of their servers, that the client removed during the conversation."""
     listed_servers: dict[str, list[dict[str, Any]]] | None = Field(None, exclude=True)
     """The tools of servers by label, as the history lists them: they are not listed again."""
     shows_programs: bool = Field(default=False, exclude=True)

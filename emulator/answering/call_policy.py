@@ -157,10 +157,11 @@ def _chosen(
 
 def _only(tools: Sequence[Mapping[str, Any]], chosen: Sequence[Tool]) -> Toolset:
     names = {tool.name for tool in chosen}
-    return Toolset.parse([tool for tool in tools if names & set(_names(tool))])
+    return Toolset.parse([tool for tool in tools if names & set(wire_names(tool))])
 
 
-def _names(tool: Mapping[str, Any]) -> Iterator[str]:
+def wire_names(tool: Mapping[str, Any]) -> Iterator[str]:
+    """The name of a function or custom tool; of others none."""
     for kind in ("function", "custom"):
         if isinstance(described := tool.get(kind), Mapping):
             yield str(described.get("name"))

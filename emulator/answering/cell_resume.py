@@ -24,6 +24,7 @@ from emulator.events import (
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
     failures_of,
+    last_result,
     results_of,
     shows_calls,
     unanswered_rounds,
@@ -46,7 +47,7 @@ def resume_cell(
     Returns `FinalReply` if the cell calls again or still lacks results, the cell as an `EndedProgram` if it
     ended, and None if no cell is waiting.
     """
-    last = messages[-1]
+    last = last_result(messages)
     waiting = (
         session.interpreter.waiting_cell(last.tool_call_id or "") if last.role == "tool" else None
     )

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from emulator import json_codec
-from emulator.answering.call_policy import offered_tools
+from emulator.answering.call_policy import offered_tools, wire_names
 from emulator.answering.hosted_offer import offer_hosted_tools
 from emulator.answering.profiles import profile_of
 from emulator.answering.tool_search import found_stubs, search, search_tool
@@ -56,9 +56,11 @@ class DeferredTools:
     """Their names, for the model: in several lines."""
     servers: Mapping[str, str] = field(repr=False)
     """Names of hosted tools -> the labels of their servers."""
+    toolset: Toolset
+    """All tools of the conversation, also those that the client removed since."""
 
     def shown(self, toolset: Toolset) -> Toolset:
-        """The part of a request's toolset that its prompt shows in full."""
+        """The part of a toolset that the prompt shows in full."""
         return toolset.subset(tool for tool in toolset.tools if tool.name not in self.names)
 
     def stubs(self, toolset: Toolset) -> str:
@@ -66,26 +68,28 @@ class DeferredTools:
         lines = "".join(f"# {line}\n" for line in self.listing.splitlines())
         return self.shown(toolset).stubs + (f"\n{escape_fences(lines)}" if lines else "")
 
-    def with_results(self, messages: Sequence[Message], toolset: Toolset) -> list[Message]:
-        """The history, in which each search's result has the stubs of the tools that it found."""
+    def with_results(self, messages: Sequence[Message]) -> list[Message]:
+        """The history, in which each search's result has the stubs of the tools that it found, and the place
+        where the client adds tools theirs."""
         calls = {call.id: call for m in messages for call in m.tool_calls or ()}
         rendered = [*messages]
         for n, message in enumerate(messages):
             if message.found_tools is not None:
-                text = self._result(message, toolset, calls.get(message.tool_call_id or ""))
+                text = self._result(message, calls.get(message.tool_call_id or ""))
                 rendered[n] = message.model_copy(update={"content": text})
         return rendered
 
-    def _result(self, message: Message, toolset: Toolset, call: HistoryCall | None) -> str:
-        names = {*(message.found_tools or ())}
+    def _result(self, message: Message, call: HistoryCall | None) -> str:
+        toolset, names = self.toolset, {*(message.found_tools or ())}
         found = [tool for tool in toolset.tools if names & {tool.name, self.servers.get(tool.name)}]
         if not found and call and call.function and call.server_label == "":  # it ran here
             return str(search(toolset, _query(call.function.arguments), call.function.name).content)
-        texts = (message.text, found_stubs(toolset, found) if found else "No function was found.")
+        absent = "No function was found." if message.role == "tool" else ""
+        texts = (message.text, found_stubs(toolset, found) if found else absent)
         return "\n\n".join(filter(None, texts))
 
     def native_tools(
-        self, tools: Sequence[Mapping[str, Any]], toolset: Toolset, messages: Sequence[Message]
+        self, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]
     ) -> Iterator[Mapping[str, Any]]:
         """The definitions for an upstream that calls tools itself: of those shown and those found."""
         searches = {
@@ -103,7 +107,7 @@ class DeferredTools:
             tool.name
             for text in texts
             for name in _STUB.findall(text)
-            if (tool := toolset.find(name))
+            if (tool := self.toolset.find(name))
         }
         for definition in tools:
             function = definition.get("function")
@@ -134,7 +138,8 @@ def defer_tools(
     searches = [tool for tool in chat.tools or () if tool.get("type") == SEARCH_TYPE]
     if searches:
         hosted = replace(hosted, types=hosted.types | {SEARCH_TYPE})
-    if not limit and not searches:
+    is_changed = chat.removed_tools or any(m.found_tools is not None for m in chat.messages)
+    if not limit and not searches and not is_changed:
         return chat, hosted, None
     asked = next((tool for tool in searches if tool.get("execution") != "client"), None)
     toolset, policy = offered_tools(chat)
@@ -146,7 +151,7 @@ def defer_tools(
     if is_long:
         shown = _best(visible, _beginning(chat.messages), limit * _CHARACTERS // 2)
         names |= {tool.name for tool in visible.tools} - shown - {SEARCH_TYPE}
-    if policy.name is not None or not names:
+    if policy.name is not None or not (names or is_changed):
         return chat, hosted, None
     name = SEARCH_TYPE if toolset.named(SEARCH_TYPE) else ""
     described = f"{name}(...)" if name else "a search"
@@ -168,7 +173,13 @@ def defer_tools(
         listing = f"{heading}\n{_listing(listed, remaining)}"
     log.info("tools deferred", tools=len(toolset.tools), deferred=len(names), limit=limit)
     servers = {tool.function_name: tool.server for tool in hosted.tools}
-    return chat, hosted, DeferredTools(frozenset(names), name, listing, servers)
+    toolset, _ = offered_tools(chat)
+    deferred = DeferredTools(frozenset(names), name, listing, servers, toolset)
+    removed = {
+        t.name for t in toolset.tools if {t.name, servers.get(t.name)} & {*chat.removed_tools}
+    }
+    tools = [tool for tool in chat.tools or () if removed.isdisjoint(wire_names(tool))]
+    return chat.model_copy(update={"tools": tools}), hosted, deferred
 
 
 def _deferrals(tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -28,6 +28,7 @@ from emulator import json_codec
 from emulator.answering.conversation import digests
 from emulator.events import ToolCall
 from emulator.hosted.hosted_tool import IMAGE, HostedResult
+from emulator.programs.call_history import last_result
 from emulator.protocol import Message
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
@@ -124,7 +125,7 @@ class HostedHistory:
     @property
     def _resumes(self) -> bool:
         """Whether the same request would make the same calls again: a resumed program does, a model not."""
-        return self.messages[-1].role == "tool"
+        return last_result(self.messages).role == "tool"
 
     @property
     def _start(self) -> str:

@@ -15,6 +15,7 @@ from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
 from emulator.interpreter.attachments import with_files_in_container
 from emulator.interpreter.remote import AnyInterpreter
+from emulator.programs.call_history import last_result
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage.container_rows import Container
@@ -132,7 +133,7 @@ def _find_or_create(
             f"Invalid value for {place!r}: expected the id of a container or type auto.", place
         )
     auto = auto_container(wanted, place)
-    waiting = interpreter.waiting_cell(request.messages[-1].tool_call_id or "")
+    waiting = interpreter.waiting_cell(last_result(request.messages).tool_call_id or "")
     of_cell = [waiting.container_id] if waiting else []
     known = [*_linked(request.messages), *auto.reuse, *of_cell]
     return reuse_or_create(interpreter, settings, client, auto, known)

@@ -19,7 +19,6 @@ import structlog
 from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
-from emulator.answering.call_policy import offered_tools
 from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
@@ -149,7 +148,7 @@ class Pipeline:
             history = HostedHistory(self.store, client, chat.model, chat.messages)
             chat = chat.model_copy(update={"messages": history.restored()})
         if deferred:
-            messages = deferred.with_results(chat.messages, offered_tools(chat)[0])
+            messages = deferred.with_results(chat.messages)
             chat = chat.model_copy(update={"messages": messages})
         if hosted.tools:
             messages = with_offered_names(chat.messages, hosted)
@@ -293,7 +292,7 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.tools = toolset.wire_names
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
-    trace.stubs = lambda: deferred.stubs(toolset) if deferred else toolset.stubs
+    trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
 
 
 def _is_output(event: AnswerEvent) -> bool:

@@ -71,8 +71,10 @@ def instruct(
     JSON object of words or calls. ``deferred`` tools are only listed.
     """
     instructions = answer_format
+    if deferred and toolset.tools:
+        toolset = deferred.toolset
     shown = deferred.shown(toolset) if deferred else toolset
-    stubs = deferred.stubs(toolset) if deferred else toolset.stubs
+    stubs = deferred.stubs(toolset) if deferred and toolset.tools else toolset.stubs
     if sandbox is not None:
         direct = toolset.subset(tool for tool in shown.tools if tool.is_direct_only)
         if direct.tools:

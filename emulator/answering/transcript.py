@@ -158,6 +158,8 @@ def _rendered(
         if message.role == "assistant" and constrained:
             content = write_reply(message.text, [function for _, function in calls], toolset)
         role = "system" if message.role == "developer" else message.role
+        if role == "system" and not content:  # it adds tools that do not exist
+            continue
         rendered.append({"role": role, "content": content})
     flush()
     return rendered

@@ -21,6 +21,8 @@ from emulator.protocol import FunctionCall, HistoryCall, HistoryProgram, Message
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
 
+ADDITION, REMOVAL = "tool_addition", "tool_removal"
+"""The types of blocks that change the tools during a conversation."""
 CODE = "code_execution"
 """The name of the server tool that maps to the code interpreter."""
 
@@ -101,6 +103,10 @@ def messages(
             converted += _message(role, parts)
             parts = []
             converted.append(_result(block, at))
+        elif block.get("type") in (ADDITION, REMOVAL):
+            converted += _message(role, parts)
+            parts = []
+            converted.append(_tool_change(block))
         else:
             parts += _parts(block, at)
     return [*converted, *_message(role, parts)]
@@ -232,6 +238,21 @@ def _result(block: Mapping[str, Any], place: str) -> Message:
     found = _references(block.get("content")) or None  # a client's own search for tools
     result = Message(role="tool", tool_call_id=key, content=_joined(parts), is_error=is_error)
     return result.model_copy(update={"found_tools": found})
+
+
+def _tool_change(block: Mapping[str, Any]) -> Message:
+    name = changed_tool(block)
+    if block["type"] == ADDITION:
+        return Message(role="system", content="", found_tools=[name])
+    return Message(role="system", content=f"{name} can no longer be called.")
+
+
+def changed_tool(block: Mapping[str, Any]) -> str:
+    """The name of the tool, or of the server, that a change of the tools names."""
+    tool = _mapping(block.get("tool"))
+    fields = {**tool, **_mapping(tool.get("definition"))}
+    names = (fields.get(name) for name in ("name", "server_name", "mcp_server_name"))
+    return str(next(filter(None, names), ""))
 
 
 def _references(blocks: Any) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.anthropic.blocks import Cells, messages
+from emulator.answering.deferred_tools import LOADED
+from emulator.anthropic.blocks import ADDITION, REMOVAL, Cells, changed_tool, messages
 from emulator.anthropic.code_calls import Content, check_results, is_code_execution
 from emulator.anthropic.mcp_servers import (
     McpServer,
@@ -122,7 +123,9 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
         fields["stream"] = request.stream
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
-    tools, pinned = with_mcp_tools(request.tools or (), request.mcp_servers or (), betas)
+    added, fields["removed_tools"] = _changes(request)
+    offered = [*(request.tools or ()), *added]
+    tools, pinned = with_mcp_tools(offered, request.mcp_servers or (), betas)
     if tools:
         fields["tools"] = chat_tools(tools, request.container)
     fields["listed_servers"] = listed_servers([m.content for m in request.messages]) | pinned
@@ -173,6 +176,25 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     if not chat:
         raise BadRequest("messages have no content to answer.", param="messages")
     return chat
+
+
+def _changes(request: CountRequest) -> tuple[list[Json], list[str]]:
+    """The definitions of tools that messages add, and the names of the tools that are removed at the end."""
+    known = {tool.get("name") for tool in request.tools or ()}
+    added: list[Json] = []
+    removed: set[str] = set()
+    for message in request.messages:
+        for block in message.content if isinstance(message.content, list) else ():
+            if block.get("type") == REMOVAL:
+                removed.add(changed_tool(block))
+            elif block.get("type") == ADDITION:
+                name, tool = changed_tool(block), block.get("tool")
+                removed.discard(name)
+                definition = tool.get("definition") if isinstance(tool, dict) else None
+                if isinstance(definition, dict) and name not in known:
+                    known.add(name)
+                    added.append({**definition, "defer_loading": LOADED})
+    return added, sorted(removed)
 
 
 def _tool_choice(

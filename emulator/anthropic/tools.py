@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.deferred_tools import SEARCH_TYPE
+from emulator.answering.deferred_tools import LOADED, SEARCH_TYPE
 from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.anthropic.code_calls import caller_type, is_code_execution
 from emulator.errors import BadRequest
@@ -141,8 +141,8 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
         return {"type": SEARCH_TYPE, "name": family}
     else:
         return {**tool, "type": kind}
-    if tool.get("defer_loading") is True:
-        function["defer_loading"] = True
+    if tool.get("defer_loading") in (True, LOADED):
+        function["defer_loading"] = tool["defer_loading"]
     if tool.get("input_examples") is not None:
         function["input_examples"] = tool["input_examples"]
     return {"type": "function", "function": {"name": tool.get("name"), **function}}

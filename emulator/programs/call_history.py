@@ -23,6 +23,13 @@ from emulator.tools.toolset import Toolset
 MAX_UNANSWERED_ROUNDS = 2
 
 
+def last_result(messages: Sequence[Message]) -> Message:
+    """The last message, before system messages that clients append to results."""
+    return next(
+        (m for m in reversed(messages) if m.role not in ("system", "developer")), messages[-1]
+    )
+
+
 def find_program(
     messages: Sequence[Message], store: KeyValueStore, toolset: Toolset
 ) -> SavedProgram | None:
@@ -31,7 +38,7 @@ def find_program(
     Returns None if there is none, if the history shows its calls with other names or arguments, or if the
     model has answered something else since.
     """
-    last = messages[-1]
+    last = last_result(messages)
     if last.role != "tool" or not last.tool_call_id:
         return None
     saved = find(store, last.tool_call_id)

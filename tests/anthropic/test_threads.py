@@ -11,6 +11,7 @@ import anthropic
 import pytest
 
 from tests.conftest import StartProxy
+from tests.support.agents import broken_prefixes
 from tests.support.hosted import HostedFunctions
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
@@ -255,3 +256,75 @@ def test_a_summary_calls_nothing_whatever_the_client_forces_and_the_operator_off
     assert server.made == []
     assert "def get_weather" not in sent(upstream, 0)
     assert "def search" not in sent(upstream, 0)
+
+
+@anthropic.beta_tool
+def send_mail(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_runner_adds_and_removes_tools_and_each_prompt_starts_with_the_one_before(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply(LONDON, '```python\nsend_mail(to="Ada")\n```', "Sent.")
+    runner: Any = claude.beta.messages.tool_runner(
+        messages=ASK, tools=[get_weather], stream=stream, **FIELDS
+    )
+    calls = []
+    for turn, answer in enumerate(runner):
+        message = answer.get_final_message() if stream else answer
+        calls += [block.name for block in message.content if block.type == "tool_use"]
+        if turn == 0:
+            runner.add_tools(send_mail)
+        if turn == 1:
+            runner.remove_tools("get_weather")
+    assert calls == ["get_weather", "send_mail"]
+    assert broken_prefixes(upstream.requests) == []
+    first, second, third = (sent(upstream, turn) for turn in range(3))
+    assert "send_mail" not in first
+    assert second.count("def send_mail(") == 1
+    assert "get_weather can no longer be called" in third
+    assert third.count("def get_weather(") == 1
+
+
+def change(kind: str, tool: Any) -> Any:
+    return {"role": "system", "content": [{"type": kind, "tool": tool}]}
+
+
+def test_a_removed_tool_cannot_be_called_until_it_is_added_again(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    named = {"type": "tool_reference", "name": "get_weather"}
+    messages = [*ASK, change("tool_removal", named)]
+    other = {**get_weather.to_dict(), "name": "get_news"}
+    tools = [get_weather.to_dict(), other]
+    mixed = '```python\nget_news(location="London")\nget_weather(location="London")\n```'
+    upstream.reply(mixed, '```python\nget_news(location="London")\n```', LONDON)
+    for extra, expected in (([], "get_news"), ([change("tool_addition", named)], "get_weather")):
+        answer = claude.beta.messages.create(messages=[*messages, *extra], tools=tools, **FIELDS)
+        assert [block.name for block in answer.content if block.type == "tool_use"] == [expected]
+
+
+def test_a_program_resumes_although_the_tools_changed_with_its_results(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("```python\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.")
+    tools = [get_weather.to_dict()]
+    first = claude.beta.messages.create(messages=ASK, tools=tools, **FIELDS)
+    definition = {"type": "tool_definition", "definition": send_mail.to_dict()}
+    result: Any = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": "12"}
+    claude.beta.messages.create(
+        messages=[
+            *ASK,
+            {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+            {"role": "user", "content": [result]},
+            change("tool_addition", definition),
+        ],
+        tools=tools,
+        **FIELDS,
+    )
+    assert "It is 12" in sent(upstream, 1)
+    assert "def send_mail(" in upstream.requests[1]["messages"][-1]["content"]
+    assert broken_prefixes(upstream.requests) == []

@@ -52,7 +52,7 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
         tools = [_plain(tool, request) for tool in supported]
         if request.deferred:
-            tools = [*request.deferred.native_tools(tools, request.toolset, chat.messages)]
+            tools = [*request.deferred.native_tools(tools, chat.messages)]
         fields["tools"] = tools
     messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
