@@ -1,6 +1,6 @@
 // The Vercel AI SDK: each function is a way to ask, through its OpenAI-compatible provider or, with code that
 // runs, through its provider for OpenAI, which speaks Responses; `messages` through its provider for Anthropic.
-import { createAnthropic } from "@ai-sdk/anthropic";
+import { createAnthropic, forwardAnthropicContainerIdFromLastStep } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, Output, stepCountIs, streamText, tool } from "ai";
@@ -71,6 +71,30 @@ export async function messages_streamed({ base_url, prompt }) {
   const result = await streamed(claude(base_url, prompt));
   return { text: await result.text, calls: called(await result.steps) };
 }
+
+// Code calls the tools, over Messages; a cell that ran is `["code_execution", code, what it printed]`.
+const coded = (ask) => async ({ base_url, prompt }) => {
+  const anthropic = createAnthropic({ baseURL: base_url, apiKey: "client-key" });
+  const { get_weather } = offered(true);
+  const providerOptions = { anthropic: { allowedCallers: ["code_execution_20260120"] } };
+  const result = await ask({
+    ...claude(base_url, prompt),
+    tools: { code_execution: anthropic.tools.codeExecution_20260120(), get_weather: { ...get_weather, providerOptions } },
+    prepareStep: forwardAnthropicContainerIdFromLastStep,
+  });
+  const content = (await result.steps).flatMap((step) => step.content);
+  const outputs = content.filter((part) => part.type === "tool-result" && part.providerExecuted);
+  return {
+    text: await result.text,
+    calls: content
+      .filter((part) => part.type === "tool-call")
+      .map(({ toolName, input }) => [toolName, input.code ?? input]),
+    printed: outputs.map(({ output }) => output.stdout),
+  };
+};
+
+export const code = coded(generateText);
+export const code_streamed = coded(streamed);
 
 const formed = (base_url, prompt, options) => ({
   model: connect(base_url, options),

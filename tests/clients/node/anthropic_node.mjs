@@ -46,3 +46,14 @@ export async function run_streamed({ base_url, prompt }) {
     messages.push(await streamed.finalMessage());
   return told(messages);
 }
+
+// Code calls the tools.
+export async function run_code({ base_url, prompt }) {
+  const code = { type: "code_execution_20260120", name: "code_execution" };
+  const called = runnable.map((tool) => ({ ...tool, allowed_callers: [code.type] }));
+  const messages = [];
+  for await (const message of connect(base_url).beta.messages.toolRunner({ ...asked(prompt), tools: [code, ...called] }))
+    messages.push(message);
+  const ended = messages.at(-1).content.find((block) => block.type === "code_execution_tool_result");
+  return { ...told(messages), printed: ended.content.stdout };
+}

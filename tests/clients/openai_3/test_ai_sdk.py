@@ -67,6 +67,22 @@ def test_the_clients_own_loop_calls_tools_until_the_model_answers(
     assert ask_node("ai_sdk", way, prompt=ASK) == {"result": expected}
 
 
+@ways("code", "code_streamed")
+@pytest.mark.feature("functions in code")
+@pytest.mark.usefixtures("interpreter")
+def test_code_calls_functions_over_messages(
+    ask_node: AskNode, upstream: SharedUpstream, way: str
+) -> None:
+    upstream.reply(CALLING_CELL, ANSWER, chunks=3)
+    answer = ask_node("ai_sdk", way, prompt=ASK)["result"]
+    (_, source, _), call, (_, _, printed) = CALLING_RAN
+    assert answer == {
+        "text": ANSWER,
+        "calls": [["code_execution", source], call],
+        "printed": [printed],
+    }
+
+
 @ways("parse", "parse_streamed")
 @pytest.mark.feature("structured output")
 def test_an_answer_is_an_object_of_the_schema(

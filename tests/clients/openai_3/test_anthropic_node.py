@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.conftest import SharedUpstream
 from tests.clients.openai_3.conftest import AskNode, ways
-from tests.clients.scenarios import ASK, LOOPS, TURNS, marked
+from tests.clients.scenarios import ANSWER, ASK, CALLING_CELL, CALLING_RAN, LOOPS, TURNS, marked
 
 CLIENT = "Anthropic SDK for TypeScript"
 PACKAGES = ("npm:@anthropic-ai/sdk",)
@@ -39,6 +39,15 @@ def test_the_runners_model_sees_the_whole_conversation(
     assert ask_node("anthropic_node", way, prompt=ASK) == {"result": expected}
     prompts = [request["messages"] for request in upstream.requests]
     assert all(later[: len(before)] == before for before, later in pairwise(prompts))
+
+
+@pytest.mark.feature("functions in code")
+@pytest.mark.usefixtures("interpreter")
+def test_the_runner_runs_the_calls_of_code(ask_node: AskNode, upstream: SharedUpstream) -> None:
+    upstream.reply(CALLING_CELL, ANSWER, chunks=3)
+    _, call, (_, _, printed) = CALLING_RAN
+    expected = {"text": ANSWER, "calls": [call], "printed": printed}
+    assert ask_node("anthropic_node", "run_code", prompt=ASK) == {"result": expected}
 
 
 def test_an_upstream_error_keeps_its_status(ask_node: AskNode, upstream: SharedUpstream) -> None:
