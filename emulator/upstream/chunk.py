@@ -60,8 +60,8 @@ class ChunkReader:
             if self._index or len(choices) > 1 or choices[0]["index"]:
                 choices = self._only_choice(choices)
         chunk["choices"] = choices
-        if "usage" in chunk and not _is_usage(usage := chunk["usage"]):
-            chunk["usage"] = _mended_usage(usage)
+        if "usage" in chunk:
+            chunk["usage"] = _mended_usage(chunk["usage"])
         if type(chunk.get("id")) is not str or type(chunk.get("created")) is not int:
             self._complete(chunk)
         chunk |= {name: None for name in _LABELS & chunk.keys() if type(chunk[name]) is not str}
@@ -236,14 +236,6 @@ def _integer(value: Any) -> int | None:
     return number if number >= 0 else None
 
 
-def _is_usage(usage: Any) -> bool:
-    return usage is None or (
-        type(usage) is dict
-        and all(type(usage.get(name)) is int and 0 <= usage[name] < _MAX_COUNT for name in _COUNTS)
-        and not any(usage.get(name) and _without_text(usage[name]) is None for name in _DETAILS)
-    )
-
-
 def _mended_usage(usage: Any) -> dict[str, Any] | None:
     """The usage with all counts and without details of another type; None if it has no counts."""
     if type(usage) is not dict:
@@ -255,21 +247,19 @@ def _mended_usage(usage: Any) -> dict[str, Any] | None:
     if prompt is None and completion is None:
         return None
     counts = (prompt or 0, completion or 0, total or (prompt or 0) + (completion or 0))
-    details = {name: usage.get(name) for name in _DETAILS}
-    kept = {name: value for name, value in details.items() if _without_text(value) is not None}
-    others = {name: value for name, value in usage.items() if name not in _DETAILS}
-    return {**others, **kept, **dict(zip(_COUNTS, counts, strict=True))}
+    unreadable = [name for name in _DETAILS if usage.get(name) and not _has_counts(usage[name])]
+    kept = {name: value for name, value in usage.items() if name not in unreadable}
+    return kept | dict(zip(_COUNTS, counts, strict=True))
 
 
-def _without_text(details: Any) -> dict[str, Any] | None:
-    """Details whose values are counts, or None. Only what is no count by its name may be an object."""
-    is_counts = type(details) is dict and all(
+def _has_counts(details: Any) -> bool:
+    """Return True if the values are counts. Only what is no count by its name may be an object."""
+    return type(details) is dict and all(
         value is None
         or type(value) is int
         or (type(value) is dict and not name.endswith("_tokens"))
         for name, value in details.items()
     )
-    return details if is_counts else None
 
 
 def _is_logprobs(logprobs: Any) -> bool:

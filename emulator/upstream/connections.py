@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import errno
 import http.client
-import math
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -169,6 +167,11 @@ class UpstreamConnection(HTTPConnection):
         with stop_on_disconnect(lambda: _shut_down(self.sock)):
             super().request(*args, **options)
 
+    def send(self, data: bytes) -> None:
+        """As the base class, in pieces: the time limit of a socket is one for each piece."""
+        for start in range(0, len(data), READ_SIZE):
+            super().send(data[start : start + READ_SIZE])
+
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as in urllib3
         """As the base class; fails as soon as the client disconnects."""
         with stop_on_disconnect(partial(_shut_down, self.sock)):
@@ -192,60 +195,6 @@ class UpstreamConnection(HTTPConnection):
         if since is not None and time.monotonic() - since > _IDLE_SECONDS:
             return False
         return super().is_connected
-
-
-class _KernelTimeoutSocket(socket.socket):
-    """Leaves timeouts to the kernel: with Python's own, each read and write takes a second system call."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self._seconds = connected.gettimeout()
-        # The values that the kernel has; at first none, which equals nothing.
-        self._read_seconds: float | None = math.nan
-        self._write_seconds: float | None = math.nan
-        family, kind, protocol = connected.family, connected.type, connected.proto
-        super().__init__(family, kind, protocol, connected.detach())
-        super().settimeout(None)
-
-    def gettimeout(self) -> float | None:
-        return self._seconds
-
-    def settimeout(self, value: float | None) -> None:
-        self._seconds = value
-
-    def recv_into(self, *args: Any, **options: Any) -> int:
-        if self._read_seconds != self._seconds:
-            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
-        try:
-            return super().recv_into(*args, **options)
-        except BlockingIOError as error:
-            raise TimeoutError("timed out") from error
-
-    def recv(self, *args: Any, **options: Any) -> bytes:
-        if self._read_seconds != self._seconds:
-            self._read_seconds = self._set_option(socket.SO_RCVTIMEO)
-        try:
-            return super().recv(*args, **options)
-        except BlockingIOError as error:
-            raise TimeoutError("timed out") from error
-
-    def sendall(self, *args: Any, **options: Any) -> None:
-        if self._write_seconds != self._seconds:
-            self._write_seconds = self._set_option(socket.SO_SNDTIMEO)
-        try:
-            super().sendall(*args, **options)
-        except BlockingIOError as error:
-            raise TimeoutError("timed out") from error
-
-    def _set_option(self, option: int) -> float | None:
-        # 0 means no limit.
-        micros = 0 if self._seconds is None else max(1, int(self._seconds * 1_000_000))
-        self.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", *divmod(micros, 1_000_000)))
-        return self._seconds
-
-
-class PlainConnection(UpstreamConnection):
-    def _new_conn(self) -> socket.socket:
-        return _KernelTimeoutSocket(super()._new_conn())
 
 
 class SecureConnection(UpstreamConnection, HTTPSConnection):

@@ -24,7 +24,6 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from emulator.errors import UpstreamFailed
 from emulator.upstream.connections import (
     READ_SIZE,
-    PlainConnection,
     SecureConnection,
     UpstreamConnection,
 )
@@ -179,7 +178,7 @@ class _IdleConnections(queue.LifoQueue[Any]):
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = PlainConnection
+    ConnectionCls = UpstreamConnection
     QueueCls = _IdleConnections
 
 
