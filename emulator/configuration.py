@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from emulator import addresses, command_line, providers
+from emulator import addresses, command_line, settings_sources
 from emulator.command_line import BadFlag, nearest
 from emulator.mcp_settings import MCPServerRow
 from emulator.settings import Settings
@@ -66,7 +66,7 @@ class Configuration:
         if place := self.place("base_url"):
             return place
         variable = self._provider_defaults.url_from
-        if variable and variable != providers.BASE_URL_VARIABLE:
+        if variable and variable != settings_sources.BASE_URL_VARIABLE:
             return f"{variable} is set, and no base URL is"
         return variable or "the default: no setting and no variable names another upstream"
 
@@ -106,9 +106,9 @@ class Configuration:
         return str(url or self._provider_defaults.base_url or "").strip()
 
     @cached_property
-    def _provider_defaults(self) -> providers.ProviderDefaults:
+    def _provider_defaults(self) -> settings_sources.ProviderDefaults:
         explicit = self.settings.base_url if self.place("base_url") else None
-        return providers.provider_defaults(
+        return settings_sources.provider_defaults(
             os.environ, base_url=explicit, has_key=bool(self.place("api_key"))
         )
 
@@ -182,7 +182,7 @@ def _reject_own_address(configuration: Configuration) -> None:
             )
     if not settings.upstreams and addresses.is_own(settings.base_url, settings.host, settings.port):
         fix = "name the model's server, or another --port"
-        if configuration.upstream_rule == providers.BASE_URL_VARIABLE:
+        if configuration.upstream_rule == settings_sources.BASE_URL_VARIABLE:
             fix = (
                 f"this variable is for clients of the proxy; name the model's server with --base-url "
                 f"or {PREFIX}BASE_URL"
@@ -281,8 +281,8 @@ def _written_keys(value: Any) -> set[str]:
 
 def _default_place(name: str) -> str:
     """The provider's variable that set ``name``, or else the flag that would set it."""
-    if name == "base_url" and os.environ.get(providers.BASE_URL_VARIABLE):
-        return providers.BASE_URL_VARIABLE
+    if name == "base_url" and os.environ.get(settings_sources.BASE_URL_VARIABLE):
+        return settings_sources.BASE_URL_VARIABLE
     return command_line.flag(name)
 
 

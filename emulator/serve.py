@@ -185,8 +185,7 @@ def _prepare_workers(settings: Settings, folder: Path | None) -> tuple[Settings,
     """Return the settings for each worker, and the keeper process if there are several workers."""
     if folder is None:
         return settings, None
-    from emulator.storage.worker_storage import with_worker_storage
-    from emulator.web.server.keeper import Keeper
+    from emulator.web.server.keeper import Keeper, with_worker_storage
 
     worker_settings = with_worker_storage(settings, folder)
     return worker_settings, Keeper(worker_settings, folder)

@@ -42,7 +42,7 @@ from emulator.events import (
 )
 from emulator.hosted.hosted_tool import IMAGE
 from emulator.hosted.search_results import read_pages
-from emulator.upstream.context_errors import CONTEXT_CODE
+from emulator.upstream.failures import CONTEXT_CODE
 
 Json = dict[str, Any]
 Events = Iterator[Json]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from emulator.answering.profiles import choose
 from emulator.errors import NotFound, UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.model_descriptions import describe_models
 from emulator.upstream.routes import Route, Routes
-from emulator.upstream.servers import ServerKind, identify_server
+from emulator.upstream.servers import ServerKind, describe_models, identify_server
 from emulator.upstream.upstreams import Upstreams
 from emulator.upstream_settings import Grammar
 

@@ -20,7 +20,7 @@ from emulator.interpreter.file_sync import SyncedFiles
 from emulator.settings import MemoryLimit
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
 from emulator.storage.key_value.records import Records
-from sandbox.kernel.parked import ParkedSession
+from sandbox.kernel.connection import ParkedSession
 
 log = structlog.get_logger()
 

@@ -59,7 +59,7 @@ from emulator.responses.output import (
     ReasoningItemWriter,
 )
 from emulator.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
-from emulator.upstream.context_errors import CONTEXT_CODE
+from emulator.upstream.failures import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = MessageItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter

@@ -19,8 +19,7 @@ from typing import Any
 from emulator import json_codec
 from emulator.errors import UpstreamFailed
 from emulator.events import new_id
-from emulator.upstream.context_errors import recognize_context_error
-from emulator.upstream.failures import QUOTED, quote
+from emulator.upstream.failures import QUOTED, quote, recognize_context_error
 from emulator.upstream.interface import Chunk, Received
 
 _MAX_DEPTH = 64

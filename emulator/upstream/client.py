@@ -44,8 +44,7 @@ from emulator.upstream.interface import (
     UpstreamReply,
 )
 from emulator.upstream.pass_through import RETURNED_HEADERS, SENT_HEADERS, PassedOnRequest
-from emulator.upstream.reply_decoder import ReplyDecoder
-from emulator.upstream.sse import EventTooLarge
+from emulator.upstream.sse import EventTooLarge, ReplyDecoder
 from emulator.upstream.transport import Transport, UpstreamResponse
 
 _MAX_REFUSAL = 64 * 1024

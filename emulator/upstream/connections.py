@@ -167,7 +167,7 @@ class UpstreamConnection(HTTPConnection):
         with stop_on_disconnect(lambda: _shut_down(self.sock)):
             super().request(*args, **options)
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: Any) -> None:
         """As the base class, in pieces: the time limit of a socket is one for each piece."""
         for start in range(0, len(data), READ_SIZE):
             super().send(data[start : start + READ_SIZE])

@@ -1,7 +1,14 @@
-"""Turn an upstream's refusals and a transport's failures into `UpstreamFailed`, and count them."""
+"""Turn an upstream's refusals and a transport's failures into `UpstreamFailed`, and count them.
+
+A prompt that does not fit the model's context is recognized in each server's words, since servers differ in
+status, type and words, and clients shorten their prompt if they see OpenAI's code. Sources: the servers'
+issues (tests/upstream/test_context_errors.py names them), and for the others the tests of LiteLLM's
+exception mapping and of pi's overflow detection, which quote the servers.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +27,6 @@ from urllib3.exceptions import (
 from emulator import json_codec, metrics
 from emulator.client_disconnect import has_disconnected
 from emulator.errors import UpstreamFailed
-from emulator.upstream.context_errors import recognize_context_error
 
 RETRY_ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")
 _MAX_QUOTED = 500
@@ -139,3 +145,31 @@ def without_password(url: str) -> str:
     """``url`` without the name and password in it."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+CONTEXT_CODE = "context_length_exceeded"
+_SIZE = r"(?:context|model|prompt|input)[ ](?:length|window|size|limit)s?"
+_WORDS = re.compile(
+    rf"""
+      context_length_exceeded | exceed_context_size | context_?window_?exceeded
+    | maximum[ ](?:allowed[ ])?{_SIZE} | max(?:imum)?_?[ ]?(?:model_len|context[ ]length)
+    | {_SIZE}[ ](?:has[ ]been[ ]|is[ ])?exceed | exceed[^.:]{{0,60}}?\bcontext[ ](?:length|window|size|limit)
+    | (?:longer|greater|larger)[ ]than[ ]the[ ](?:model's[ ]|maximum[ ])*{_SIZE}
+    | prompt[ ](?:is[ ])?too[ ]long | input[ ]is[ ]too[ ]long | reduce[ ]the[ ]length[ ]of[ ]the
+    | maximum[ ]number[ ]of[ ]tokens[ ]allowed | exceeded[ ]model[ ]token[ ]limit
+    | prompt[ ]length[ ]\(\d+\)[ ]exceeds | prompt[ ]exceeds[ ]max[ ]length
+    | prompt[ ]token[ ]count[ ]of[ ]\d+[ ]exceeds | range[ ]of[ ]input[ ]length[ ]should
+    | input[ ]tokens[ ]exceed | inputs`[ ](?:tokens[ ]\+|must[ ]have[ ]less[ ]than)
+    | loaded[ ]with[ ]context[ ]length | current[ ]length[ ]is[ ]\d+[ ]while[ ]limit[ ]is
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_OTHER_CAUSES = (401, 403, 404, 429)
+
+
+def recognize_context_error(error: UpstreamFailed) -> UpstreamFailed:
+    """Return the error with OpenAI's code, type and status if it is about the context's length."""
+    words = f"{error.code} {error.type} {error.message}"
+    if error.status in _OTHER_CAUSES or not _WORDS.search(words):
+        return error
+    return replace(error, code=CONTEXT_CODE, type="invalid_request_error", status=400)

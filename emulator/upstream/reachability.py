@@ -16,9 +16,14 @@ from emulator import addresses
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
 from emulator.upstream.failures import without_password
-from emulator.upstream.model_descriptions import context_lengths, describe_models
 from emulator.upstream.routes import Target
-from emulator.upstream.servers import UNKNOWN, ServerKind, identify_server
+from emulator.upstream.servers import (
+    UNKNOWN,
+    ServerKind,
+    context_lengths,
+    describe_models,
+    identify_server,
+)
 from emulator.upstream.upstreams import Upstreams
 
 log = structlog.get_logger()

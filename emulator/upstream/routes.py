@@ -48,7 +48,7 @@ class Route:
     client_model: str
     """The clients' name for the model, with aliases resolved."""
     description: str = ""
-    """What the server says about the model (`model_descriptions`); "" until it was asked."""
+    """What the server says about the model (`servers`); "" until it was asked."""
     context_length: int = 0
     """The model's context in tokens, as the server says; 0 if unknown."""
 

@@ -1,6 +1,7 @@
 """Server-sent events, both ways. Sans-IO; knows nothing of what the events mean.
 
-Grammar: WHATWG HTML, "Server-sent events", section 9.2.6 (field and line rules).
+Grammar: WHATWG HTML, "Server-sent events", section 9.2.6 (field and line rules). `ReplyDecoder` also reads
+the one JSON document of a server that does not stream.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from sse_starlette import ServerSentEvent
 
 from emulator import json_codec
+from emulator.upstream.failures import QUOTED
 
 _DATA_FIELD = b"data: "
 MAX_EVENT_BYTES = 16 * 2**20
@@ -84,3 +86,44 @@ def _around_data(name: str | None) -> tuple[bytes, bytes]:
 
 DONE = ServerSentEvent("[DONE]", sep="\n").encode()
 PING = ServerSentEvent(comment="ping", sep="\n").encode()
+
+
+class ReplyDecoder:
+    """Bytes in, the data of each event out. Call `close` at the end of the bytes."""
+
+    def __init__(self) -> None:
+        self._sse = SSEDecoder()
+        self._document: bytearray | None = None
+        self._is_empty = True
+        self.beginning = b""
+        """The first bytes of a reply that has had no event so far."""
+        self.has_events = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the data of the events that ``data`` completes. Raises `EventTooLarge`."""
+        if self.has_events:
+            return self._sse.feed(data)
+        if self._is_empty:
+            data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+            self._is_empty = not data
+            if data.startswith(b"{"):  # no field of an event begins so
+                self._document = bytearray()
+        if len(self.beginning) < QUOTED:
+            self.beginning += data[:QUOTED]
+        if self._document is not None:
+            self._document += data
+            if len(self._document) > MAX_EVENT_BYTES:
+                raise EventTooLarge(f"the answer is larger than {MAX_EVENT_BYTES} bytes")
+            return []
+        events = self._sse.feed(data)
+        self.has_events = bool(events)
+        return events
+
+    def close(self) -> list[bytes]:
+        """Return the document, or the last event if no blank line follows it."""
+        if self._document is not None:
+            self.has_events = True
+            return [bytes(self._document)]
+        events = self._sse.feed(b"\n\n")
+        self.has_events = self.has_events or bool(events)
+        return events

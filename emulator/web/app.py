@@ -23,8 +23,7 @@ from emulator.web.inspector.status_page import add_status
 from emulator.web.middleware import request_log
 from emulator.web.middleware.admission import COUNTS, Admission
 from emulator.web.middleware.authorization import recognizer, require_key
-from emulator.web.middleware.browser_guard import guard
-from emulator.web.middleware.cross_origin import allow_origins
+from emulator.web.middleware.browser_guard import allow_origins, guard
 from emulator.web.middleware.disconnects import Disconnects
 from emulator.web.middleware.error_replies import error_reply
 from emulator.web.middleware.limits import CheckLimits, add_limits, limit_checker

@@ -11,7 +11,10 @@ Jupyter's channels (jupyter-client.readthedocs.io, "Messaging in Jupyter"), as t
 Each message of the kernel names the request that it belongs to in its parent header.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -79,3 +82,28 @@ def run_own(kernel: KernelConnection, source: str, seconds: float) -> None:
             done.add(channel)
         if done == {"shell", "iopub"}:
             return
+
+
+@dataclass(frozen=True)
+class ParkedSession:
+    """A session between two pieces, or while its cell is paused."""
+
+    address: Mapping[str, str]
+    """As returned by `sandbox.kernel.gateway.GatewayKernel.address`."""
+    marker: str
+    """Marks the calls of the session's stub."""
+    names: tuple[str, ...] = ()
+    """Functions whose calls pause."""
+    running: str | None = None
+    """The request that the paused cell belongs to."""
+    ahead: bool = False
+    """The stub expects a list of results."""
+    pauses: int = 0
+    left: float = 0.0
+    """Seconds that the paused cell may still run."""
+    sizes: Mapping[str, int] | None = None
+    """Output of the paused cell so far: bytes of text, of pictures."""
+
+    @property
+    def paused(self) -> bool:
+        return self.running is not None

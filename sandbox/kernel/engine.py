@@ -18,9 +18,8 @@ from typing import Self
 from sandbox.engine import Limits, Session
 from sandbox.errors import SandboxDied, SandboxUnavailable
 from sandbox.fences import cgroups, leftovers
-from sandbox.kernel.connection import KernelConnection
+from sandbox.kernel.connection import KernelConnection, ParkedSession
 from sandbox.kernel.notebook import Notebook
-from sandbox.kernel.parked import ParkedSession
 from sandbox.kernel.places import PLACES
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB

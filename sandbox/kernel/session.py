@@ -50,10 +50,9 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.inside.values import AWAITED, JSON, REFUSED, VALUE_MIME
-from sandbox.kernel import stub, stub_messages
-from sandbox.kernel.connection import KernelConnection, Message
+from sandbox.kernel import stub
+from sandbox.kernel.connection import KernelConnection, Message, ParkedSession
 from sandbox.kernel.outputs import PieceOutputs
-from sandbox.kernel.parked import ParkedSession
 from sandbox.outputs import Output
 from sandbox.parsing import misplaced, parse
 
@@ -319,7 +318,7 @@ class KernelSession:
             self._kernel.reply(_END_OF_INPUT)  # there is no user to ask
             return None
         text = prompt.removeprefix(self._marker)
-        calls, self._takes_list = stub_messages.read_calls(text, self._names)
+        calls, self._takes_list = stub.read_calls(text, self._names)
         first, *others = calls
         self._pauses += 1
         if self._pauses > self._limits.pauses:
@@ -330,7 +329,7 @@ class KernelSession:
         self._request = None
         stdout = self._outputs.printed
         if reply["status"] != "ok":
-            error = stub_messages.read_failure(reply, stdout)
+            error = stub.read_failure(reply, stdout)
             if error.kind == "MemoryError" and not self.for_cells:
                 # The limit on address space shows as CPython's own error.
                 raise SandboxLimit("memory")

@@ -22,12 +22,10 @@ from sandbox.errors import (
     render_traceback,
 )
 from sandbox.inside.values import JSON, RECORDS, NotPlain, plain
-from sandbox.monty.errors import MontyErrors
+from sandbox.monty.errors import MontyErrors, MontyPieces
 from sandbox.monty.gaps import BUILTINS, OPAQUE, holds_opaque
 from sandbox.monty.language import check
-from sandbox.monty.lazy import expand_lazy_calls
-from sandbox.monty.pieces import MontyPieces
-from sandbox.monty.shadowed_builtins import rename_shadowing_variables
+from sandbox.monty.rewrites import expand_lazy_calls, rename_shadowing_variables
 from sandbox.parsing import line_map, misplaced, parse
 
 RECORDS[pm.MontyClassProxy] = lambda proxy: proxy.attributes

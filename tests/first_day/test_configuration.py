@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator import providers
+from emulator import settings_sources
 from emulator.command_line import COMMON, GROUPS, flag, flag_settings
 from emulator.configuration import read
 from tests.support.command_line import ROOT, command_line
@@ -264,7 +264,7 @@ def test_a_key_goes_to_its_provider_and_to_nobody_else(
     variables: dict[str, str], base_url: str | None, key: str | None, unsent: tuple[str, ...]
 ) -> None:
     """DEEPSEEK_API_KEY with OPENAI_BASE_URL of another host used to hand DeepSeek's key to that host."""
-    choice = providers.provider_defaults(variables, base_url=base_url, has_key=False)
+    choice = settings_sources.provider_defaults(variables, base_url=base_url, has_key=False)
     assert (choice.api_key, choice.unsent) == (key, unsent)
 
 

@@ -12,6 +12,8 @@ checks do:
 * A body must be declared as JSON (or as a form, for uploads): a page may send other types without a
   CORS preflight (Fetch standard, "CORS-safelisted request-header").
 
+`allow_origins` lets the pages of ``cors_origins`` read responses (Fetch standard, "CORS protocol").
+
 Jupyter Server does the same (its settings allow_origin and allow_remote_access).
 """
 
@@ -23,7 +25,7 @@ from functools import lru_cache, partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from flask import request
+from flask import Response, request
 
 from emulator.addresses import is_loopback
 from emulator.errors import Forbidden, UnsupportedMediaType
@@ -143,3 +145,22 @@ def _has_allowed_type() -> bool:
     if request.method in _NO_BODY or not has_body or request.is_json:
         return True
     return request.mimetype == "multipart/form-data" and bool(_UPLOADS.search(request.path))
+
+
+def allow_origins(settings: Settings) -> Callable[[Response], Response]:
+    """Return a function that adds the headers to a response, including a preflight's."""
+    allowed = set(settings.cors_origins)
+
+    def allow(response: Response) -> Response:
+        origin = request.headers.get("origin", "")
+        if origin and {origin, "*"} & allowed:
+            response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-allow-methods"] = "GET, POST, DELETE, OPTIONS"
+            # "*" does not include authorization.
+            response.headers["access-control-allow-headers"] = "authorization, content-type, *"
+            response.headers["access-control-expose-headers"] = "*"
+            response.headers["access-control-max-age"] = "600"
+        response.headers.add("vary", "origin")
+        return response
+
+    return allow

@@ -16,7 +16,7 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
-from emulator.web.server.bodies import BODY_ERRORS
+from emulator.web.server.connections import BODY_ERRORS
 
 log = structlog.get_logger()
 

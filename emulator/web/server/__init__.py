@@ -7,7 +7,7 @@ The life of a connection:
 2. A worker's loop accepts a connection (`worker`), unless another worker has fewer (`balance`).
 3. The loop collects the request's head without blocking. Only a complete head gets a thread, so slow clients
    cannot occupy all threads (`connections` shows the states of a connection).
-4. The thread parses the head, calls the WSGI application, reads the body against a moving deadline (`bodies`)
+4. The thread parses the head, calls the WSGI application, reads the body against a moving deadline
    and writes the response.
 5. The connection returns to the loop: it waits for the next request, or the loop closes it.
 

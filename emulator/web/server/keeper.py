@@ -22,6 +22,7 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -40,9 +41,10 @@ from emulator.shared import rpc
 from emulator.shared.counts import WorkerCounts
 from emulator.shared.run_folder import SOCKET
 from emulator.shared.state import LocalState
-from emulator.storage.blob_store import open_blob_store
+from emulator.storage.blob_store import TEMPORARY, open_blob_store, open_folder
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
+from emulator.storage.key_value import open_store
 from emulator.traces.store import open_traces
 from emulator.upstream.breaker import BREAKERS, REGISTERS
 from emulator.upstream.guarded import slot_name
@@ -162,3 +164,30 @@ def _run(settings: Settings, listener: Any, master: int) -> None:
     closing = threading.Thread(target=owned.close, daemon=True)
     closing.start()
     closing.join(_CLOSE_SECONDS)
+
+
+log = structlog.get_logger()
+
+
+def with_worker_storage(settings: Settings, folder: Path) -> Settings:
+    """The settings with a store and a folder of files that every worker can open; both are made here.
+
+    If the workers made the same database at the same time, some would find it locked.
+
+    What is stored for this run only, or cannot be stored where the settings say, is in ``folder``.
+    """
+    store = str(folder / "store.sqlite") if settings.store == ":memory:" else settings.store
+    if (opened := open_store(store, settings.store_seconds)) is not None:
+        opened.close()
+    if settings.files_index:
+        return settings.model_copy(update={"store": store})
+    files = folder / "files"
+    if settings.files_dir != TEMPORARY:
+        files = Path(settings.files_dir).expanduser()
+    try:
+        open_folder(files).close()
+    except (OSError, sqlite3.Error) as error:
+        log.warning("files are kept for this run only", reason=str(error))
+        files = folder / "files"
+        open_folder(files).close()
+    return settings.model_copy(update={"store": store, "files_dir": str(files)})

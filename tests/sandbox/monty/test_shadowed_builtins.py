@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.engine import Engine, Finished
 from sandbox.monty.engine import MontyEngine
-from sandbox.monty.shadowed_builtins import rename_shadowing_variables
+from sandbox.monty.rewrites import rename_shadowing_variables
 
 PROGRAMS = [
     "[id for id in ['a', 'b']]",
