@@ -4,9 +4,10 @@ import { createInterface } from "node:readline";
 
 import * as ai_sdk from "./ai_sdk.mjs";
 import * as anthropic_node from "./anthropic_node.mjs";
+import * as openai_agents_js from "./openai_agents_js.mjs";
 import * as openai_node from "./openai_node.mjs";
 
-const clients = { ai_sdk, anthropic_node, openai_node };
+const clients = { ai_sdk, anthropic_node, openai_agents_js, openai_node };
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { client, way, ...given } = JSON.parse(line);
