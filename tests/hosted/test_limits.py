@@ -38,6 +38,41 @@ def test_calls_that_leave_together_run_at_the_same_time(
     assert shown.count('shop.get_ping(id="a")') + shown.count("True") >= 4
 
 
+HINTS: dict[str, tuple[dict[str, bool], int]] = {
+    "read-only": ({"readOnlyHint": True}, 2),
+    "idempotent, not destructive": ({"idempotentHint": True, "destructiveHint": False}, 1),
+    "destructive": ({"destructiveHint": True}, 1),
+    "no hints": ({}, 1),
+}
+
+
+@pytest.mark.parametrize(("hints", "most"), HINTS.values(), ids=HINTS)
+def test_hints_of_a_server_decide_which_calls_run_at_the_same_time(
+    start_proxy: Any, upstream: ScriptedUpstream, hints: dict[str, bool], most: int
+) -> None:
+    """The names of the tools say nothing about what they do."""
+    lock, running, seen = threading.Lock(), 0, 0
+
+    def handle(id: str) -> str:
+        nonlocal running, seen
+        with lock:
+            running += 1
+            seen = max(seen, running)
+        threading.Event().wait(0.2)
+        with lock:
+            running -= 1
+        return id
+
+    tools = [function(name, strings("id")) for name in ("handle", "treat")]
+    for tool in tools:
+        tool["function"]["annotations"] = hints
+    server = HostedFunctions({"handle": handle, "treat": handle}, tools)
+    upstream.reply("```python\na = handle('1')\nb = treat('1')\nprint(a, b)\n```", "Done.")
+    plain(chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER])
+    assert seen == most
+    assert server.made == ["handle(id='1')", "treat(id='1')"]
+
+
 def test_more_calls_than_may_run_at_the_same_time_wait_for_a_place(
     start_proxy: Any, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -363,6 +363,8 @@ def test_a_program_calls_a_server_that_the_operator_names(
     calls = [line for line in (tmp_path / "log").read_text().splitlines() if line != "list"]
     assert calls == ["price {'article': 'tea'}", "order {'text': 'tea'}"]
     assert "2.2" in str(upstream.requests[1]["messages"])
+    prompt = str(upstream.requests[0]["messages"])
+    assert "def price(article: str) -> dict" in prompt  # from its outputSchema
 
 
 def test_a_redirect_to_another_host_is_not_followed(servers: Callable[..., MCPServers]) -> None:

@@ -324,11 +324,11 @@ def test_a_disabled_tool_is_not_offered(
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"tools": []}, "mcp_servers[0]"),
-        ({"tools": [{**TOOLSET, "mcp_server_name": "shed"}, TOOLSET]}, "tools[0].mcp_server_name"),
+        ({"tools": []}, "mcp_servers.0"),
+        ({"tools": [{**TOOLSET, "mcp_server_name": "shed"}, TOOLSET]}, "tools.0.mcp_server_name"),
         (
             {"mcp_servers": [{"type": "url", "name": "shop", "url": "http://127.0.0.1:9/mcp"}]},
-            "mcp_servers[0].url",
+            "mcp_servers.0.url",
         ),
     ],
 )
