@@ -1,4 +1,5 @@
-"""LangChain's ChatOpenAI over Responses with code_interpreter bound: invoke, stream, turns, create_agent."""
+"""LangChain's ChatOpenAI over Responses with code_interpreter bound: invoke, stream, turns, create_agent; and
+ChatAnthropic's code that calls functions."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -39,7 +41,7 @@ from tests.clients.scenarios import (
 )
 
 CLIENT = "LangChain"
-PACKAGES = ("langchain", "langchain-openai")
+PACKAGES = ("langchain", "langchain-openai", "langchain-anthropic")
 
 WEATHER: Any = tool(get_weather)
 Connect = Callable[..., ChatOpenAI]
@@ -189,3 +191,28 @@ def test_a_plot_is_cited_and_fetched(connect: Connect, upstream: SharedUpstream,
             note["file_id"], container_id=note["container_id"]
         )
         assert image_size(content.read()) == PLOT_SIZE
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.feature("functions in code")
+def test_an_agents_code_calls_functions_over_messages(
+    interpreter: str, upstream: SharedUpstream, stream: bool
+) -> None:
+    """The agent sends the calls' callers and the container back."""
+    upstream.reply(CALLING_CELL, ANSWER, chunks=3)
+    url = interpreter.removesuffix("/v1")
+    model: Any = ChatAnthropic(
+        model_name=MODEL, base_url=url, api_key="k", max_retries=0, streaming=stream,
+        reuse_last_container=True,
+    )  # fmt: skip
+    version = "code_execution_20260120"
+    weather: Any = tool(get_weather, extras={"allowed_callers": [version]})
+    agent = create_agent(model, [{"type": version, "name": "code_execution"}, weather])
+    *_, called, _, answer = agent.invoke({"messages": [HumanMessage(ASK)]})["messages"]
+    assert [call["args"] for call in called.tool_calls] == [CALLING_RAN[1][1]]
+    assert called.content[-1]["caller"]["tool_id"] == called.content[0]["id"]
+    result, text = answer.content
+    assert result["tool_use_id"] == called.content[0]["id"]
+    assert (result["content"]["stdout"], text["text"]) == (CALLING_RAN[2][2], ANSWER)
+    first, second = (request["messages"] for request in upstream.requests)
+    assert second[: len(first)] == first
