@@ -94,10 +94,6 @@ def _rename(node: ast.AST, names: ToolNames) -> ast.AST:
     return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)
 
 
-def _statements(expressions: list[ast.expr]) -> list[ast.stmt]:
-    return [ast.Expr(expression) for expression in expressions]
-
-
 def _unquote_calls(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
     assert isinstance(node, ast.Expr)
     match node.value:
