@@ -5,6 +5,7 @@ Knows nothing of the other items: Python names are chosen for all of them togeth
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -91,11 +92,19 @@ def _callers(value: Any) -> frozenset[Caller]:
 
 
 def with_parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The item of a function with its schema in ``parameters``, as other servers expect it."""
+    """The item of a function as other servers expect it: with its schema in ``parameters``, and with its
+    examples in the description."""
     function = item.get("function")
-    if not isinstance(function, Mapping) or (field := _parameter_field(function)) == "parameters":
+    if not isinstance(function, Mapping):
+        return item
+    field, examples = _parameter_field(function), function.get("input_examples")
+    if field == "parameters" and not examples:
         return item
     renamed = {("parameters" if name == field else name): v for name, v in function.items()}
+    if examples:
+        lines = [json.dumps(one, ensure_ascii=False) for one in renamed.pop("input_examples")]
+        described = [*filter(None, [renamed.get("description")]), "\n".join(["Examples:", *lines])]
+        renamed["description"] = "\n\n".join(described)
     return {**item, "function": renamed}
 
 

@@ -363,6 +363,21 @@ def test_a_schema_in_another_field_is_sent_where_servers_expect_it(
     assert sent == {"name": "f", "parameters": function["input_schema"]}
 
 
+@pytest.mark.parametrize(
+    ("description", "sent"),
+    [("Do f.", 'Do f.\n\nExamples:\n{"a": "Ås"}'), (None, 'Examples:\n{"a": "Ås"}')],
+)
+def test_examples_are_sent_in_the_description(
+    native: openai.OpenAI, upstream: ScriptedUpstream, description: str | None, sent: str
+) -> None:
+    upstream.reply(Reply("Hello!"))
+    plain = {"name": "f", "parameters": {"type": "object", "properties": {"a": {}}}}
+    shown: Any = {**plain, "description": description, "input_examples": [{"a": "Ås"}]}
+    tools: Any = [{"type": "function", "function": shown}]
+    native.chat.completions.create(model="m", messages=QUESTION, tools=tools)
+    assert upstream.requests[0]["tools"][0]["function"] == {**plain, "description": sent}
+
+
 def test_fields_that_are_null_inside_of_tools_stay(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
