@@ -96,7 +96,7 @@ def _add_container_files(
         with ExitStack() as opened:
             upload = read_upload() if is_form() else None
             if upload and upload.content:
-                name, content = upload.filename, opened.enter_context(upload.content)
+                name, content = upload.filename, upload.content
                 check_name(name)
             else:
                 fields = upload.fields if upload else request.get_data()

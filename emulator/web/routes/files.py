@@ -21,8 +21,7 @@ def add_routes(api: Blueprint, files: Files, read_upload: Callable[[], Upload]) 
         if upload.content is None:
             raise BadRequest("The form has no file named 'file'.", "file")
         purpose, seconds = upload.fields.get("purpose", ""), _expires_seconds(upload.fields)
-        with upload.content as content:
-            file = files.create(client(), upload.filename, content, purpose, seconds)
+        file = files.create(client(), upload.filename, upload.content, purpose, seconds)
         return json_reply(file.json())
 
     @api.get("/files")

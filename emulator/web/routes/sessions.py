@@ -176,9 +176,8 @@ class _Routes:
         session, upload = self._session(), self.read_upload()
         if upload.content is None:
             raise BadRequest("The form has no file named 'file'.", "file")
-        with upload.content as content:
-            path = posixpath.join(_folder(), upload.filename)
-            return self.interpreter.containers.put_file(session.id, path, content, "user")
+        path = posixpath.join(_folder(), upload.filename)
+        return self.interpreter.containers.put_file(session.id, path, upload.content, "user")
 
     def _state(self, execution_id: str) -> Json:
         """Raises `NotFound`, `StoreUnavailable`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import posixpath
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, BinaryIO
 from urllib.parse import quote
 
-from flask import Response, request
+from flask import Response, after_this_request, request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import parse_form_data
 from werkzeug.wsgi import wrap_file
@@ -40,11 +41,12 @@ CONTENT_TYPES = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A multipart form with its file, if it has one; the caller closes ``content``."""
+    """A multipart form with its file, if it has one."""
 
     fields: dict[str, str]
     filename: str = ""
     content: IO[bytes] | None = None
+    """Closed when the request has its response."""
 
 
 def is_form() -> bool:
@@ -59,10 +61,17 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
     """
     if not is_form():
         raise BadRequest("Expected a multipart/form-data body with a file.", "file")
+    opened = ExitStack()  # a form may have more files than the one that counts
+
+    @after_this_request
+    def close_files(response: Response) -> Response:
+        opened.close()
+        return response
+
     try:
         _, fields, files = parse_form_data(
             request.environ,
-            stream_factory=lambda *_args, **_named: scratch(),
+            stream_factory=lambda *_args, **_named: opened.enter_context(scratch()),
             max_content_length=max_file_bytes + _FORM_BYTES,
             max_form_memory_size=2 * _FORM_BYTES,
             max_form_parts=_FORM_PARTS,
