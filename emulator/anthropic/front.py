@@ -16,6 +16,7 @@ from emulator.anthropic.request import (
     MessagesRequest,
     at_client_place,
     chat_request,
+    offered_tools,
 )
 from emulator.anthropic.threads import Threads
 from emulator.anthropic.tools import code_caller
@@ -58,7 +59,7 @@ def answer(
         request.model,
         thinks=request.thinks,
         shows_lists=LISTING_BETA in betas,
-        code_caller=code_caller(joined.tools or ()),
+        code_caller=code_caller(offered_tools(joined)[0]),
     )
     write = writer.write if request.compaction is None else writer.write_summary
     events = write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))

@@ -123,8 +123,7 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
         fields["stream"] = request.stream
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
-    added, fields["removed_tools"] = _changes(request)
-    offered = [*(request.tools or ()), *added]
+    offered, fields["removed_tools"] = offered_tools(request)
     tools, pinned = with_mcp_tools(offered, request.mcp_servers or (), betas)
     if tools:
         fields["tools"] = chat_tools(tools, request.container)
@@ -178,8 +177,9 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     return chat
 
 
-def _changes(request: CountRequest) -> tuple[list[Json], list[str]]:
-    """The definitions of tools that messages add, and the names of the tools that are removed at the end."""
+def offered_tools(request: CountRequest) -> tuple[list[Json], list[str]]:
+    """The request's tools, with those that messages add, and the names of the tools that are removed at the
+    end."""
     known = {tool.get("name") for tool in request.tools or ()}
     added: list[Json] = []
     removed: set[str] = set()
@@ -194,7 +194,7 @@ def _changes(request: CountRequest) -> tuple[list[Json], list[str]]:
                 if isinstance(definition, dict) and name not in known:
                     known.add(name)
                     added.append({**definition, "defer_loading": LOADED})
-    return added, sorted(removed)
+    return [*(request.tools or ()), *added], sorted(removed)
 
 
 def _tool_choice(

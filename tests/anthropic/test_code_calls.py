@@ -208,6 +208,20 @@ def test_the_sdks_tool_runner_runs_the_calls_of_code(
 
 
 @needs_bubblewrap
+def test_code_may_call_a_tool_that_a_message_adds(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(code_block("print(sales(region='East')['sum'])\n"), "77.")
+    talk = Conversation(claude, [CODE], stream=False)
+    added = {"type": "tool_definition", "definition": SALES}
+    talk.say([{"type": "tool_addition", "tool": added}], "system")
+    first = talk.ask()
+    assert first.content[1].caller.tool_id == first.content[0].id
+    talk.answer_calls(first)
+    assert talk.ask().content[0].content.stdout == "77\n"
+
+
+@needs_bubblewrap
 def test_calls_that_do_not_depend_on_each_other_are_one_message(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
