@@ -34,6 +34,7 @@ ENTERPRISE_GATEWAY := jupyter-enterprise-gateway~=3.3
 LITELLM_PROXY := litellm[proxy]~=1.106
 # MCP servers as published, with an earlier SDK than the proxy: most servers speak its protocol.
 MCP_SERVERS := mcp~=1.30 mcp-server-git~=2025.12 mcp-server-time~=2025.9
+MCP_NPM_SERVER := @modelcontextprotocol/server-filesystem@^2026.8.31
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with separate targets, because they need other people's programs.
@@ -64,7 +65,7 @@ SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
 SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
 LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
 FRONTS := $(call stamp,$(FRONTS_VENV),fronts,(cat requirements.txt; $(call lists,fronts)))
-MCP := $(call stamp,$(MCP_VENV),mcp,echo $(MCP_SERVERS))
+MCP := $(call stamp,$(MCP_VENV),mcp,echo $(MCP_SERVERS) $(MCP_NPM_SERVER))
 SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
 SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,dev gateway shared scale)))
 BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
@@ -472,6 +473,7 @@ $(LITELLM): | $(LITELLM_VENV)/bin/python
 	$(call install,$(LITELLM_VENV)/bin/python,'$(LITELLM_PROXY)')
 
 $(MCP): | $(MCP_VENV)/bin/python
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(MCP_VENV) $(MCP_NPM_SERVER)
 	$(call install,$(MCP_VENV)/bin/python,$(MCP_SERVERS))
 
 $(FRONTS): | $(PY) $(FRONTS_VENV)/bin/python

@@ -1,4 +1,4 @@
-"""Servers from PyPI, of an earlier protocol, in their own environment: its programs are in $MCP_SERVERS.
+"""Servers from PyPI and npm, of an earlier protocol, in their own environment; $MCP_SERVERS has its programs.
 
 `make test-mcp` runs this.
 """
@@ -20,6 +20,7 @@ from tests.support.processes import ROOT
 from tests.support.scripted import ScriptedUpstream
 
 PROGRAMS = Path(os.environ.get("MCP_SERVERS", "/nonexistent"))
+FILESYSTEM = PROGRAMS.parent / "node_modules" / ".bin" / "mcp-server-filesystem"
 pytestmark = pytest.mark.skipif(not PROGRAMS.is_dir(), reason="no servers: make test-mcp")
 
 
@@ -74,3 +75,27 @@ def test_the_examples_of_the_page_work(
     exec(source.replace("http://127.0.0.1:8001", proxy), {})
     assert "It is 17:30." in capsys.readouterr().out
     assert "Asia/Kolkata" in str(upstream.requests[3]["messages"][-1])
+
+
+def test_a_program_moves_lines_with_server_filesystem(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """A server from npm. What it may not read is a failure that the model sees."""
+    if not FILESYSTEM.exists():
+        pytest.skip("no npm")
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "teas.txt").write_text("green\nblack\n")
+    (tmp_path / "secret.txt").write_text("s3cret")
+    program = (
+        f"lines = read_text_file(path='{folder}/teas.txt')['content'].split()\n"
+        f"write_file(path='{folder}/sorted.txt', content=' '.join(sorted(lines)))\n"
+        f"print(read_text_file(path='{tmp_path}/secret.txt'))"
+    )
+    upstream.reply(f"```python\n{program}\n```", "They are sorted.")
+    row = {"command": str(FILESYSTEM), "args": [str(folder)]}
+    assert "They are sorted." in answer(start_proxy(mcp={"files": {**row, "always": True}}))
+    assert (folder / "sorted.txt").read_text() == "black green"
+    seen = json.dumps(upstream.requests[1]["messages"])
+    assert "outside allowed directories" in seen
+    assert "s3cret" not in seen

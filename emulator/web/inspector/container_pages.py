@@ -88,7 +88,9 @@ def add_containers(
 
     @inspector.post("/inspector/calls/<key>/<verb>")
     def decide_call(key: str, verb: str) -> Response:
-        owner = next((call.owner for call in pending_calls() if call.id == key), "")
+        owner = next((call.owner for call in pending_calls() if call.id == key), None)
+        if owner is None:
+            raise NotFound(f"No call {key!r} waits for approval.")
         calls.decide(owner, key, _decision(verb))
         return json_reply({"status": f"{verb}d"})
 
