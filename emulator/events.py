@@ -107,6 +107,28 @@ class ArgumentsDelta:
 
 
 @dataclass(frozen=True)
+class ProgramStarted:
+    """A program of the model, before its first call, for a client that sees programs."""
+
+    id: str
+    """Its calls have it as ``caller``, in later answers too."""
+    code: str
+    fingerprint: str
+    """With it the client's history is enough to continue the program."""
+
+
+@dataclass(frozen=True)
+class ProgramFinished:
+    """A program that this or an earlier answer started has ended."""
+
+    id: str
+    output: str
+    """What it printed, then the error if it failed."""
+    failed: bool = False
+    """It failed, was dropped, or ended at a call that only the model itself may make."""
+
+
+@dataclass(frozen=True)
 class CodeStarted:
     """The model starts a cell for the code interpreter. Events of two cells never interleave."""
 
@@ -206,6 +228,8 @@ class HostedCallStarted:
     """The `ApprovalRequested` that the client answered, if the call waited for one."""
     container_id: str = ""
     """The container in which the call runs, if it does."""
+    caller: str = ""
+    """The id of the program that calls."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +254,8 @@ class ApprovalRequested:
     server: str
     name: str
     arguments: dict[str, Any]
+    caller: str = ""
+    """The id of the program that calls."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +274,8 @@ AnswerEvent = (
     | ToolCall
     | CallStarted
     | ArgumentsDelta
+    | ProgramStarted
+    | ProgramFinished
     | CodeStarted
     | CodeDelta
     | CodeComplete
@@ -317,6 +345,11 @@ def from_same_answer(one: str, other: str) -> bool:
     """Return True if two ids made by `call_id` belong to the same answer."""
     stem = len("call_") + 20
     return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]
+
+
+def program_id(first_call: str) -> str:
+    """Return the id of a program, by that of its first call."""
+    return f"prog_{first_call.removeprefix('call_')}"
 
 
 def new_id(prefix: str) -> str:

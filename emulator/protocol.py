@@ -85,6 +85,8 @@ class HistoryProgram(BaseModel):
     """Its output; None if it has not ended."""
     failed: bool = False
     """The result is why it failed."""
+    fingerprint: str = ""
+    """With it any replica can continue the program (`fingerprints`)."""
 
 
 class Message(Lenient):

@@ -54,7 +54,8 @@ def serve(configuration: Configuration) -> None:
     for note in configuration.notes:
         logs.show(note)
     token = _inspector_token(settings)
-    update: dict[str, Any] = {"port": listener.getsockname()[1]}
+    key = settings.program_key.get_secret_value() or secrets.token_urlsafe(32)
+    update: dict[str, Any] = {"port": listener.getsockname()[1], "program_key": SecretStr(key)}
     if token:
         update["inspector_key"] = SecretStr(token)
     settings = settings.model_copy(update=update)

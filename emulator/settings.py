@@ -318,6 +318,11 @@ class Settings(BaseSettings):
         2_592_000, gt=0, description="how long a response is stored, except with store: false"
     )
     store_seconds: float = Field(86_400, gt=0, description="how long a program waits for results")
+    program_key: SecretStr = Field(
+        SecretStr(""),
+        description="key that authenticates the programs which clients send back; the same on all replicas; "
+        "random if not set",
+    )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
     max_files: int = Field(1000, ge=1, description="maximum number of uploaded files per client")
     files_bytes: int = Field(

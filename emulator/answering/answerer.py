@@ -63,13 +63,19 @@ from emulator.events import (
     Usage,
 )
 from emulator.programs.driver import Driver
-from emulator.programs.ended import EndedProgram
+from emulator.programs.ended import (
+    EndedProgram,
+    finished_program,
+    is_shown,
+    with_finished_program,
+)
+from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.held_run import HeldRun
 from emulator.programs.origin import Origin
 from emulator.programs.program import Call
 from emulator.programs.repeats import repeated_calls
 from emulator.programs.resume import ContinuedProgram, resume
-from emulator.programs.saved import save
+from emulator.programs.saved import SavedProgram, save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.upstreams import AnswerUpstream
@@ -84,6 +90,7 @@ class Answerer:
     engines: Sequence[Engine]
     store: KeyValueStore | None
     habits: ModelHabits
+    fingerprints: Fingerprints
     request: AnswerRequest
     waiting_run: HeldRun | None = None
     """The run of a program that waits for hosted calls of this answer."""
@@ -124,6 +131,9 @@ class Answerer:
         elif isinstance(resumed, ContinuedProgram):
             metrics.TURNS_SAVED.inc()
             yield UpstreamAccepted(turns_saved=1)
+            finished = finished_program(self.request.chat)
+            if finished is not None and not resumed.calls[0].caller:
+                yield finished
             yield from resumed.calls
             yield Finish("tool_calls", Usage())
         else:
@@ -133,7 +143,9 @@ class Answerer:
         """Resume the program whose results end the history."""
         if self.store is None:
             return None
-        resumed = resume(self.store, driver, self.request.chat.messages, self.request.client)
+        chat, client = self.request.chat, self.request.client
+        fingerprints = self.fingerprints if chat.shows_programs else None
+        resumed = resume(self.store, driver, chat.messages, client, fingerprints)
         if isinstance(resumed, ContinuedProgram) and resumed.saved is not None:
             save(self.store, resumed.saved, resumed.calls)
         return resumed
@@ -141,8 +153,15 @@ class Answerer:
     def _ask_model(
         self, driver: Driver, session: InterpreterSession | None, ended: EndedProgram | None
     ) -> Iterator[AnswerEvent]:
-        """Start with the first prompt; ``ended`` is a program whose output the model reads now."""
-        request = self.request
+        """Start with the first prompt; ``ended`` is a program whose output the model reads now.
+
+        Of a program that the client sees, the model sees the same.
+        """
+        request, finished = self.request, finished_program(self.request.chat, ended)
+        if finished is not None:
+            request = request.with_messages(with_finished_program(request.chat.messages, finished))
+        if ended is not None and is_shown(ended, request.chat.messages):
+            ended = None
         if session is not None:
             with_files = session.with_files(request.chat.messages)
             chat = request.chat.model_copy(update={"messages": with_files})
@@ -178,6 +197,9 @@ class Answerer:
                 case Finish() if self.open_session is None:
                     conversation.save_repair_messages(state.repair_messages, "".join(words), calls)
             yield event
+            if finished is not None:  # after the first `UpstreamAccepted`
+                yield finished
+                finished = None
 
     @property
     def _model_key(self) -> ModelKey:
@@ -303,6 +325,7 @@ class Answerer:
             ),
             finds_long_calls=settings.stream_calls == "delta",
             stream_arguments=bool(request.chat.stream),
+            seal=self._seal if request.chat.shows_programs else None,
         )
         draft: CodeDraft = program
         if session is not None:
@@ -320,6 +343,13 @@ class Answerer:
             unfinished_block=state.unfinished_block,
             constrained=state.constrained,
         )
+
+    def _seal(self, saved: SavedProgram, program: str) -> str:
+        return self.fingerprints.seal(replace(saved, origin=self._origin), program)
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin.of(self.request.client, self.request.chat.messages)
 
     def _reasoning_start(self, state: TurnState) -> ReasoningStart:
         """What is known about how the next reply starts. One name may mean several models: a wrong guess
@@ -367,14 +397,14 @@ class Answerer:
         """Record the dialect of the calls, and store the program until their results come."""
         self.habits.record_dialects(self._model_key, draft.dialects)
         if self.store is not None and (saved := draft.saved_program()) is not None:
-            origin = Origin.of(self.request.client, self.request.chat.messages)
-            save(self.store, replace(saved, origin=origin), saved.pending())
+            save(self.store, replace(saved, origin=self._origin), saved.pending())
 
     def _retry_fields(self, verdict: UnusableReply) -> dict[str, Any]:
         """The constraint to valid calls, if the operator says that the upstream accepts one."""
         field = self.settings.retry_grammar
         toolset, policy = self.request.toolset, self.request.call_policy
-        if field == "off" or not toolset.tools or verdict.kind not in ("invalid", "required"):
+        free = field == "off" or self.request.chat.shows_programs
+        if free or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
         schema = reply_schema(
             toolset.tools, replace(policy, required=True), max_calls=self.settings.program_calls

@@ -131,7 +131,7 @@ class CellDraft:
     def has_repeated_calls(self) -> bool:
         return self._draft.has_repeated_calls
 
-    def release_calls(self) -> Iterator[ToolCall]:
+    def release_calls(self) -> Iterator[AnswerEvent]:
         return self._draft.release_calls()
 
     def saved_program(self) -> SavedProgram | None:

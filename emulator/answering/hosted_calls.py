@@ -42,6 +42,8 @@ from emulator.events import (
     CodeStarted,
     ContentDelta,
     Finish,
+    ProgramFinished,
+    ProgramStarted,
     ReasoningDelta,
     ToolCall,
     ToolsListed,
@@ -51,9 +53,10 @@ from emulator.events import (
 )
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 from emulator.interpreter.approvals import Approvals
+from emulator.programs.ended import with_finished_program
 from emulator.programs.failures import NOT_APPROVED
 from emulator.programs.origin import parsed_call
-from emulator.protocol import HistoryCall, Message
+from emulator.protocol import HistoryCall, HistoryProgram, Message
 from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import BindError
 
@@ -71,15 +74,33 @@ class _Round:
     """The ids of the calls whose results are known when the round ends."""
     waits_for_approval: bool = False
     finish: Finish = field(default_factory=lambda: Finish("stop", Usage()))
+    program: HistoryProgram | None = None
+    """The program that the round starts, if the client sees it."""
+    ended: list[ProgramFinished] = field(default_factory=list)
 
     @property
     def sent(self) -> list[str]:
         """The ids of the calls that end the answer: the client's, and those that it must approve."""
         return [call.id for call in self.calls if call.id not in self.run_here]
 
+    def note(self, event: AnswerEvent) -> None:
+        """Note what the history of the next round must have."""
+        match event:
+            case ToolCall():
+                self.calls.append(event)
+            case ProgramStarted(key, code, fingerprint):
+                self.program = HistoryProgram(id=key, code=code, fingerprint=fingerprint)
+            case ProgramFinished():
+                self.ended.append(event)
+            case ContentDelta(text):
+                self.words.append(text)
+            case ReasoningDelta(text):
+                self.reasoning.append(text)
+
     def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
         """The round in the history."""
         answer = assistant_message("".join(self.words), self.calls, "".join(self.reasoning))
+        answer = answer.model_copy(update={"program": self.program} if self.program else {})
         return [answer, *(result_message(key, results[key]) for key in self.run_here)]
 
 
@@ -138,6 +159,9 @@ class HostedCalls:
             if done.sent or not done.run_here or done.finish.reason != "tool_calls":
                 break
             request = request.continued(messages)
+            for end in done.ended:
+                shown = with_finished_program(request.chat.messages, end)
+                request = request.with_messages(shown)
             if self._call_count > self._limit:
                 request = request.without_tools() if is_warned else request
                 is_warned = True
@@ -186,19 +210,15 @@ class HostedCalls:
             case Finish():
                 done.finish = event
                 return
-            case ToolCall():
-                done.calls.append(event)
-            case ContentDelta(text):
-                done.words.append(text)
-            case ReasoningDelta(text):
-                done.reasoning.append(text)
+        done.note(event)
         yield from self._end_suspended_cell()
         yield event
 
     def _start(self, tool: HostedTool, call: ToolCall, done: _Round) -> Iterator[AnswerEvent]:
         if tool.needs_approval and self._request.asks_approval:
             yield from self._end_suspended_cell()
-            yield ApprovalRequested(call.id, tool.server, tool.name, call.arguments)
+            parts = (call.id, tool.server, tool.name, call.arguments, call.caller)
+            yield ApprovalRequested(*parts)
             return
         done.run_here.append(call.id)
         known: HostedResult | None = None
@@ -278,7 +298,8 @@ class HostedCalls:
         except (LookupError, BindError) as error:
             self._running.results[call.id] = HostedResult(str(error), is_error=True)
             return
-        yield from self._run(tool, ToolCall(call.id, name, bound), approval_id=call.id)
+        approved = ToolCall(call.id, name, bound, caller=call.caller or "")
+        yield from self._run(tool, approved, approval_id=call.id)
 
 
 def _total(usages: Sequence[Usage]) -> Usage:

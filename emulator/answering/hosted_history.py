@@ -203,7 +203,13 @@ def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = ""
     fields: dict[str, Any] = {"role": "assistant", "content": words}
     if calls:
         fields["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": _function(call)} for call in calls
+            {
+                "id": call.id,
+                "type": "function",
+                "function": _function(call),
+                "caller": call.caller or None,
+            }
+            for call in calls
         ]
         if reasoning:  # DeepSeek wants its reasoning back together with its calls
             fields["reasoning_content"] = reasoning

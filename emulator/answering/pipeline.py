@@ -36,11 +36,12 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
-from emulator.events import AnswerEvent, RelayedChunk, UpstreamAccepted
+from emulator.events import AnswerEvent, ProgramFinished, RelayedChunk, UpstreamAccepted
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.remote import AnyInterpreter
+from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.held_run import HeldRun
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
@@ -75,6 +76,7 @@ class Pipeline:
     interpreter: AnyInterpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     probe: ToolProbe = field(default_factory=lambda: ToolProbe(None))
     profile: str = ""
     """A profile for all requests, instead of the one that the model's name chooses."""
@@ -102,6 +104,8 @@ class Pipeline:
             trace.has_results = any(message.role in ("tool", "function") for message in new)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         client_messages = chat.messages
+        if self.store is None and chat.shows_programs:
+            chat = chat.model_copy(update={"shows_programs": False})
         route = route.with_profile(self.profile) if self.profile else route
         chat, hosted, deferred = self._with_hosted_tools(chat, client, route)
         request = read_request(
@@ -250,6 +254,7 @@ class Pipeline:
             engines=self.engines,
             store=self.store,
             habits=self.habits,
+            fingerprints=self.fingerprints,
             request=request,
             waiting_run=waiting_run,
             open_session=self._session_opener(request),
@@ -296,9 +301,9 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
 
 
 def _is_output(event: AnswerEvent) -> bool:
-    """Return True if ``event`` is more than the role at the start of an upstream's stream."""
+    """Return True if ``event`` is the upstream's, and more than the role at the start of its stream."""
     if not isinstance(event, RelayedChunk):
-        return True
+        return not isinstance(event, ProgramFinished)
     choices = event.chunk.get("choices") or [{}]
     return any(
         choice.get("finish_reason") or any(v for k, v in delta.items() if k != "role")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from emulator import metrics
@@ -34,7 +34,13 @@ from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run, record_shown
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.errors import ModelFailed
-from emulator.events import AnswerEvent, ArgumentsDelta, CallStarted, ToolCall, call_id
+from emulator.events import (
+    AnswerEvent,
+    ProgramStarted,
+    ToolCall,
+    call_id,
+    program_id,
+)
 from emulator.programs import validate
 from emulator.programs.driver import Driver
 from emulator.programs.program import (
@@ -75,13 +81,18 @@ class ProgramDraft:
         judge: IntentJudge | None = None,
         finds_long_calls: bool = False,
         stream_arguments: bool = False,
+        seal: Callable[[SavedProgram, str], str] | None = None,
     ) -> None:
         """``finds_long_calls``: the first call is decided as soon as it has a long text, and with
-        ``stream_arguments`` sent while the model is still writing it."""
+        ``stream_arguments`` sent while the model is still writing it. ``seal`` makes the fingerprint of a
+        program with this id, for a client that sees programs."""
         self._driver = driver
         self._toolset = driver.toolset
         self._required = required
-        self._by_statement = by_statement
+        self._by_statement = by_statement and seal is None
+        self._seal = seal
+        self._program_id = ""
+        """The id of the program that the client sees."""
         self._seed = seed
         self._repeated_calls = repeated_calls
         self._suspect: DraftBlock | None = None
@@ -89,7 +100,7 @@ class ProgramDraft:
         self._judge = judge or IntentJudge(driver.toolset, required=required)
         self._doubtful: list[str] = []
         self._unsettled: DraftBlock | None = None
-        self._finds_long_calls = finds_long_calls
+        self._finds_long_calls = finds_long_calls and seal is None
         self._stream_arguments = stream_arguments
         self._shown_after_calls = False
         self._early: EarlyCall | None = None
@@ -135,7 +146,8 @@ class ProgramDraft:
 
         The current block is still read to its end, because its rest runs when the results arrive.
         """
-        waits = self._waits and self._block is None and self._unsettled is None
+        waits = self._waits or bool(self._program_id)
+        waits = waits and self._block is None and self._unsettled is None
         return (waits and not self.expects_blocks) or bool(self.diagnostics)
 
     @property
@@ -180,6 +192,7 @@ class ProgramDraft:
             self._seed,
             failure=failure,
             original_source="" if failure else self._written,
+            is_shown=bool(self._program_id),
         )
 
     def start_block(
@@ -211,7 +224,7 @@ class ProgramDraft:
         block.has_blank |= any(is_blank(value, self._judge.request) for value in arguments.values())
         return self._judge.before(block) is Intent.MEANT
 
-    def feed(self, text: str, raw: str) -> Iterator[ToolCall | CallStarted | ArgumentsDelta]:
+    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
         does."""
         block = self._opened()
@@ -239,7 +252,7 @@ class ProgramDraft:
             return False
         return block.is_committed or self._judge.before(block) is not Intent.SHOWN
 
-    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[ToolCall | str]:
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         """End the block. Yields its calls, or the block as text if it is not part of a program.
 
         With ``cut_off`` only complete statements count, and ``truncated_block`` is set. Raises
@@ -257,7 +270,7 @@ class ProgramDraft:
         if cut_off or block.is_committed or block.is_quoted or not self._judge.acts(block.tools):
             yield from self.settle("", cut_off=cut_off)
 
-    def settle(self, after: str, *, cut_off: bool = False) -> Iterator[ToolCall | str]:
+    def settle(self, after: str, *, cut_off: bool = False) -> Iterator[AnswerEvent | str]:
         """Decide what the last block is, given the words after it; yields as `end_block` does."""
         block, self._unsettled = self._unsettled, None
         if block is None:
@@ -279,9 +292,7 @@ class ProgramDraft:
             yield from self._run(block)
             if not self.diagnostics:
                 if (program := block.added_to(self.program)) is not None:
-                    whole = len(program.statements) == len(block.statements)
-                    as_written = whole and block.dialect == "python"
-                    self._written = block.inner if as_written else ""
+                    self._written = self._as_written(block, program)
                     self.program = program
                     record_run(program)
                 self.dialects.add(block.dialect)
@@ -373,7 +384,7 @@ class ProgramDraft:
             return []
         return [one.diagnostic for one in unknown]
 
-    def _run(self, block: DraftBlock) -> Iterator[ToolCall]:
+    def _run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
         program = block.added_to(self.program)
         if self._waits or program is None or program == self._ran:
             return
@@ -409,19 +420,40 @@ class ProgramDraft:
             return
         if self.has_open_call and calls and not self._matches_early_call(calls[0]):
             raise self._broken_off(["it became a different call"])
+        if calls and not self.calls and self._seal and self._starts_program(block, calls[0]):
+            yield self._start_program(program, block, self._seal)
         for call in calls:
             self._recorded.append(CallRecord(call))
             key = call_id(self._id, len(self.calls))
-            self.calls.append(ToolCall(key, call.name, call.arguments, call.kind))
+            caller = self._program_id
+            self.calls.append(ToolCall(key, call.name, call.arguments, call.kind, caller))
             metrics.TOOL_CALLS.inc()
             record_run(program, outcome, [call.id for call in self.calls])
             yield self.calls[-1]
         if not calls:
             record_run(program)
 
+    def _starts_program(self, block: DraftBlock, call: Call) -> bool:
+        """Return True if a first call is a program's, not the model's own."""
+        tool = self._toolset.find(call.name)
+        return block.dialect == "python" and tool is not None and not tool.is_direct_only
+
+    def _start_program(
+        self, program: Program, block: DraftBlock, seal: Callable[[SavedProgram, str], str]
+    ) -> ProgramStarted:
+        self._program_id = program_id(call_id(self._id, 0))
+        written = self._as_written(block, program)
+        saved = SavedProgram(program, (), (), self._seed, original_source=written, is_shown=True)
+        return ProgramStarted(self._program_id, saved.code, seal(saved, self._program_id))
+
+    def _as_written(self, block: DraftBlock, program: Program) -> str:
+        """The program with its comments; "" if it was merged from several blocks."""
+        whole = len(program.statements) == len(block.statements)
+        return block.inner if whole and block.dialect == "python" else ""
+
     def _wrong_callers(self, block: DraftBlock) -> list[Diagnostic]:
         """Diagnostics for direct calls of tools that only programs may call."""
-        if block.dialect == "python":
+        if block.dialect == "python" and not (self.calls and not self._program_id):
             return []
         tools = (self._toolset.find(name) for name in sorted(block.tools))
         names = [tool.python_name for tool in tools if tool is not None and tool.is_program_only]
@@ -449,7 +481,7 @@ class ProgramDraft:
         """Whether the only problem of the calls is that they repeat earlier ones."""
         return self._suspect is not None
 
-    def release_calls(self) -> Iterator[ToolCall]:
+    def release_calls(self) -> Iterator[AnswerEvent]:
         """Send the repeated calls, because the model gave no better reply."""
         block = self._suspect
         if block is None:

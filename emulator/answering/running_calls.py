@@ -131,6 +131,7 @@ def _started(
             call.arguments,
             approval_id,
             tool.container_id(),
+            call.caller,
         )
 
 

@@ -20,6 +20,8 @@ from emulator.events import (
     HostedCallFinished,
     HostedCallStarted,
     Logs,
+    ProgramFinished,
+    ProgramStarted,
 )
 
 CodeEvent = (
@@ -30,7 +32,10 @@ CodeEvent = (
     | CodeFinished
     | HostedCallStarted
     | HostedCallFinished
+    | ProgramStarted
+    | ProgramFinished
 )
+"""A program that the client sees makes calls that chat shows: nothing else of it is written."""
 _MAX_SHOWN = 2_000
 """Characters of a hosted call's arguments, and of its result."""
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")

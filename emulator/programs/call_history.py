@@ -49,7 +49,7 @@ def find_program(
         if later is not None and later.ids[: len(saved.ids)] == saved.ids:
             saved = later
     calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
-    if not shows_calls(messages, calls, toolset) or _is_superseded(messages, calls):
+    if not shows_calls(messages, calls, toolset) or is_superseded(messages, calls):
         return None
     return saved
 
@@ -151,7 +151,7 @@ def _later_calls(messages: Sequence[Message], ids: Collection[str]) -> Iterator[
             yield calls[0]
 
 
-def _is_superseded(messages: Sequence[Message], ids: Collection[str]) -> bool:
+def is_superseded(messages: Sequence[Message], ids: Collection[str]) -> bool:
     """Return True if the model has written or called something else since the program's last call."""
     for message in reversed(messages):
         if message.role != "assistant":

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator import json_codec
+from emulator.events import ProgramFinished, program_id
 from emulator.programs.call_history import call_positions, results_of
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.program import Outcome, Program
 from emulator.programs.saved import put
 from emulator.programs.sites import leaves
-from emulator.protocol import Message
+from emulator.protocol import ChatCompletionRequest, Message
 from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset
 
@@ -110,6 +111,40 @@ def load_ended(values: Iterable[bytes], messages: Sequence[Message]) -> list[Pla
     results = results_of(messages)
     programs = (_load(value, results) for value in values)
     return [at for ended in programs if ended and (at := locate_program(ended, messages))]
+
+
+def finished_program(
+    chat: ChatCompletionRequest, ended: EndedProgram | None = None
+) -> ProgramFinished | None:
+    """How the last program ends that the history shows without an end, if the client sees programs.
+
+    A program that did not become ``ended`` cannot continue.
+    """
+    programs = [message.program for message in chat.messages if message.program is not None]
+    if not (chat.shows_programs and programs and programs[-1].result is None):
+        return None
+    key = programs[-1].id
+    if ended is None or program_id(ended.ids[0]) != key:
+        return ProgramFinished(key, "", failed=True)
+    output = "\n\n".join(part for part in (ended.output, ended.failure) if part)
+    return ProgramFinished(key, output, failed=bool(ended.failure))
+
+
+def is_shown(ended: EndedProgram, messages: Sequence[Message]) -> bool:
+    """Return True if the history shows the program itself, besides its calls."""
+    programs = (message.program for message in messages)
+    return any(one is not None and one.id == program_id(ended.ids[0]) for one in programs)
+
+
+def with_finished_program(messages: Sequence[Message], end: ProgramFinished) -> list[Message]:
+    """The messages, which show the end of a program."""
+    update = {"result": end.output, "failed": end.failed}
+    return [
+        message.model_copy(update={"program": message.program.model_copy(update=update)})
+        if message.program is not None and message.program.id == end.id
+        else message
+        for message in messages
+    ]
 
 
 def shown_programs(messages: Sequence[Message]) -> Iterator[PlacedProgram]:

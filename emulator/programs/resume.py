@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emulator import traces
-from emulator.events import ToolCall, call_id
+from emulator.events import ToolCall, call_id, program_id
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
     call_positions,
@@ -49,6 +49,7 @@ from emulator.programs.call_history import (
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.driver import Driver
 from emulator.programs.ended import EndedProgram, completed_program
+from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.program import (
     Call,
     CallRecord,
@@ -62,6 +63,7 @@ from emulator.programs.saved import SavedProgram, report_dropped, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.storage.key_value import KeyValueStore
+from emulator.tools.toolset import Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.errors import SandboxBusy, SandboxError
 
@@ -85,11 +87,17 @@ class ContinuedProgram:
 
 
 def resume(
-    store: KeyValueStore, driver: Driver, messages: Sequence[Message], client: str = ""
+    store: KeyValueStore,
+    driver: Driver,
+    messages: Sequence[Message],
+    client: str = "",
+    fingerprints: Fingerprints | None = None,
 ) -> ContinuedProgram | EndedProgram | None:
     """Resume the program whose results end ``messages``. Returns None if ``client`` has none, or if it is
     dropped."""
     saved = find_program(messages, store, driver.toolset)
+    if saved is None and fingerprints is not None:
+        saved = fingerprints.find_program(messages)
     if saved is None:
         return None
     if not saved.origin.matches(client, messages, call_positions(messages, set(saved.ids))[0]):
@@ -109,7 +117,7 @@ def resume(
     _trace(updated)
     if updated.failure:
         waits = updated.pending() and not any(one.failure for one in updated.recorded)
-        return _resend(updated, messages) if waits else _abandon(driver, updated)
+        return _resend(updated, messages, driver.toolset) if waits else _abandon(driver, updated)
     try:
         outcome = driver.run(updated.program, updated.recorded, updated.seed)
     except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
@@ -119,7 +127,7 @@ def resume(
         failed = replace(updated, failure=render(error.diagnostics))
         _trace(failed)
         if isinstance(error, ProgramRaised) and error.calls:
-            return _suspend(updated, error.calls)
+            return _suspend(updated, error.calls, driver.toolset)
         return _failed_program(driver, failed, error)
     _trace(updated, outcome)
     if not outcome.pending:
@@ -127,8 +135,8 @@ def resume(
             saved.program, outcome, saved.ids, driver.toolset, original_source=saved.original_source
         )
     if not outcome.calls:
-        return _resend(updated, messages)
-    return _suspend(updated, outcome.calls)
+        return _resend(updated, messages, driver.toolset)
+    return _suspend(updated, outcome.calls, driver.toolset)
 
 
 def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:
@@ -148,7 +156,7 @@ def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:
         trace.resumed = ResumedProgram(source, calls, lines, state, outcome.output)
 
 
-def _suspend(updated: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
+def _suspend(updated: SavedProgram, calls: Sequence[Call], toolset: Toolset) -> ContinuedProgram:
     """Send new calls, and store the program under their ids.
 
     The ids are a hash of the program and its results, so a repeated request gets the same ids.
@@ -160,15 +168,24 @@ def _suspend(updated: SavedProgram, calls: Sequence[Call]) -> ContinuedProgram:
         recorded=(*updated.recorded, *(CallRecord(call) for call in calls)),
         ids=(*updated.ids, *ids),
     )
-    return ContinuedProgram(after, after.pending()[-len(ids) :])
+    return ContinuedProgram(after, _pending(after, toolset)[-len(ids) :])
 
 
-def _resend(updated: SavedProgram, messages: Sequence[Message]) -> ContinuedProgram | None:
+def _pending(saved: SavedProgram, toolset: Toolset) -> list[ToolCall]:
+    """The pending calls; those that the program itself makes name it, if the client sees it."""
+    own = direct_call_ids(saved.ids, [one.call.name for one in saved.recorded], toolset)
+    caller = program_id(saved.ids[0]) if saved.is_shown else ""
+    return [replace(one, caller="" if one.id in own else caller) for one in saved.pending()]
+
+
+def _resend(
+    updated: SavedProgram, messages: Sequence[Message], toolset: Toolset
+) -> ContinuedProgram | None:
     """Send the pending calls again, up to `MAX_UNANSWERED_ROUNDS` times. The stored record is not changed."""
     if unanswered_rounds(messages, set(updated.ids)) >= MAX_UNANSWERED_ROUNDS:
         report_dropped("unanswered", LookupError("the client does not answer all calls"))
         return None
-    return ContinuedProgram(None, updated.pending())
+    return ContinuedProgram(None, _pending(updated, toolset))
 
 
 def _abandon(driver: Driver, saved: SavedProgram) -> EndedProgram:

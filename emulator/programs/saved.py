@@ -41,6 +41,13 @@ class SavedProgram:
     runs."""
     original_source: str = ""
     """The program as the model wrote it; "" if unknown."""
+    is_shown: bool = False
+    """The client sees the program."""
+
+    @property
+    def code(self) -> str:
+        """The program as the model and the client see it."""
+        return self.original_source.strip("\n") or self.program.source
 
     def pending(self) -> list[ToolCall]:
         """The calls that have no result yet."""
@@ -66,6 +73,7 @@ class SavedProgram:
                 "origin": (self.origin.count, self.origin.digest),
                 "failure": self.failure,
                 "written": self.original_source,
+                "shown": self.is_shown,
             }
         )
 
@@ -86,6 +94,7 @@ class SavedProgram:
             Origin(*fields["origin"]),
             str(fields.get("failure", "")),
             str(fields.get("written", "")),
+            fields.get("shown") is True,
         )
 
 

@@ -14,9 +14,10 @@ from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.hosted_shell import SHELL
 from emulator.errors import BadRequest, EmulatorError
 from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
+from emulator.responses.callers import PROGRAMS
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
-from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, PROGRAMS, qualified
+from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
 
 # Tools that run in a container -> the field that names it.
 _ENVIRONMENTS = {INTERPRETER: "container", SHELL: "environment"}

@@ -8,8 +8,9 @@ from typing import Any
 from emulator.answering.prompt import cell_history
 from emulator.events import from_same_answer
 from emulator.hosted.hosted_tool import IMAGE
-from emulator.protocol import CustomCall, FunctionCall, HistoryCall, Message
+from emulator.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
 from emulator.responses import items as items_module
+from emulator.responses.callers import program_of
 from emulator.responses.compaction import summary_of
 from emulator.responses.hosted_items import call_id
 from emulator.responses.items import Item, Json, Part
@@ -35,12 +36,13 @@ def messages(items: Sequence[Item]) -> list[Message]:
             case items_module.FunctionCallItem(call_id=key, server=server):
                 name = qualified(item.namespace, item.name)
                 function = FunctionCall(name=name, arguments=item.arguments)
-                chat.add_call(
-                    HistoryCall(id=key, type="function", function=function, server_label=server)
-                )
+                call = HistoryCall(id=key, type="function", function=function, server_label=server)
+                chat.add_call(call, item.program)
             case items_module.CustomCallItem(call_id=key, input=text):
                 custom = CustomCall(name=qualified(item.namespace, item.name), input=text)
-                chat.add_call(HistoryCall(id=key, type="custom", custom=custom))
+                chat.add_call(HistoryCall(id=key, type="custom", custom=custom), item.program)
+            case items_module.ProgramItem() | items_module.ProgramOutputItem():
+                chat.add_program(item)
             case items_module.CallOutputItem():
                 chat.add_result(item)
             case items_module.ApprovalResponseItem():
@@ -65,6 +67,20 @@ class _Chat:
         self._hosted_calls: set[str] = set()
         self._results: dict[str, int] = {}
         """Call id -> the place of its result, or of the client's decision about it."""
+        self._programs: dict[str, HistoryProgram] = {}
+        """The programs without a call so far, by id."""
+        self._places: dict[str, int] = {}
+        """The id of a program -> the place of the message with its first call."""
+
+    def add_program(self, item: items_module.ProgramItem | items_module.ProgramOutputItem) -> None:
+        """Add a program to the message that will have its first call, or its end to that message."""
+        key = program_of(item.call_id)
+        if isinstance(item, items_module.ProgramItem):
+            program = HistoryProgram(id=key, code=item.code, fingerprint=item.fingerprint)
+            self._programs[key] = program
+        elif (at := self._places.get(key)) is not None and (shown := self.messages[at].program):
+            end = {"result": item.result, "failed": item.status == "incomplete"}
+            self._change(at, program=shown.model_copy(update=end))
 
     def add_message(self, message: Message) -> None:
         """Add a message; the rest of an answer, which the writer separated from its start by a web search
@@ -78,12 +94,13 @@ class _Chat:
         else:
             self.messages.append(message)
 
-    def add_call(self, call: HistoryCall) -> None:
+    def add_call(self, call: HistoryCall, caller: str | None = None) -> None:
         """Add a call to the message that holds the other calls of its answer.
 
         Clients send the items of an answer in their original order, or each call followed by its output. A
         hosted call may be in two items: the approval request, and the call that ran.
         """
+        call = call.model_copy(update={"caller": caller})
         if call.server_label is not None:
             if call.id in self._hosted_calls:
                 return
@@ -98,9 +115,14 @@ class _Chat:
                 self._change(at, content=f"{self.messages[at].text}{words.text}")
             self._change(at, tool_calls=[*others, call])
         elif last and last.role == "assistant":
-            self._change(-1, tool_calls=[*(last.tool_calls or ()), call])
+            at = len(self.messages) - 1
+            self._change(at, tool_calls=[*(last.tool_calls or ()), call])
         else:
+            at = len(self.messages)
             self.messages.append(Message(role="assistant", content=None, tool_calls=[call]))
+        if caller in self._programs:
+            self._places[caller] = at
+            self._change(at, program=self._programs.pop(caller))
 
     def _place_of_calls(self, end: int) -> int:
         """The place of the message whose results end the messages up to ``end``; -1 if there is none."""

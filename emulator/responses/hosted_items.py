@@ -64,6 +64,7 @@ def converted(item: Json) -> Iterator[Json]:
         "name": str(item.get("name") or "mcp"),
         "server": str(item.get("server_label") or ""),
         "arguments": _arguments(item.get("arguments")),
+        "caller": item.get("caller"),
     }
     if output is not None:
         part, failed = {"type": "input_text", "text": output}, item.get("error") is not None

@@ -16,6 +16,7 @@ from emulator.events import (
     serialize_arguments,
 )
 from emulator.hosted.search_results import FoundPage, read_pages
+from emulator.responses.callers import caller_fields
 from emulator.responses.hosted_items import (
     APPROVAL,
     CALL,
@@ -117,6 +118,7 @@ class ShellOutputWriter(ItemWriter):
         item = {"id": item_id(SHELL_OUTPUT, call.id), "type": "shell_call_output"}
         most = call.arguments.get("max_output_length")
         fields: Json = {"call_id": call.id, "status": "in_progress", "output": []}
+        fields |= caller_fields(call.caller)
         super().__init__(index, {**item, **fields, "max_output_length": most})
         self._result = result
 
@@ -172,4 +174,5 @@ class FoundToolsWriter(ItemWriter):
 
 def _function(call: HostedCallStarted | ApprovalRequested) -> Json:
     arguments = serialize_arguments(call.arguments, "function")
-    return {"server_label": call.server, "name": call.name, "arguments": arguments}
+    function = {"server_label": call.server, "name": call.name, "arguments": arguments}
+    return function | caller_fields(call.caller)

@@ -16,6 +16,7 @@ from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import hosted_items, tool_items
+from emulator.responses.callers import caller_of
 
 Json: TypeAlias = dict[str, Any]
 Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
@@ -88,7 +89,16 @@ class MessageItem(ItemModel):
     content: tuple[Part, ...]
 
 
-class FunctionCallItem(ItemModel):
+class CallItem(ItemModel):
+    caller: Any = None
+
+    @property
+    def program(self) -> str | None:
+        """The id of the program that calls."""
+        return caller_of(self.caller)
+
+
+class FunctionCallItem(CallItem):
     type: Literal["function_call"]
     id: str
     call_id: str = Field(min_length=1)
@@ -99,7 +109,7 @@ class FunctionCallItem(ItemModel):
     arguments: str
 
 
-class CustomCallItem(ItemModel):
+class CustomCallItem(CallItem):
     type: Literal["custom_tool_call"]
     id: str
     call_id: str = Field(min_length=1)
@@ -122,6 +132,22 @@ class CallOutputItem(ItemModel):
     @property
     def is_error(self) -> bool:
         return self.status in ("failed", "incomplete")
+
+
+class ProgramItem(ItemModel):
+    type: Literal["program"]
+    id: str
+    call_id: str = Field(min_length=1)
+    code: str
+    fingerprint: str = ""
+
+
+class ProgramOutputItem(ItemModel):
+    type: Literal["program_output"]
+    id: str
+    call_id: str = Field(min_length=1)
+    result: str = ""
+    status: Literal["completed", "incomplete"] = "completed"
 
 
 class ApprovalResponseItem(ItemModel):
@@ -171,6 +197,8 @@ Item = (
     | FunctionCallItem
     | CustomCallItem
     | CallOutputItem
+    | ProgramItem
+    | ProgramOutputItem
     | ApprovalResponseItem
     | ReasoningItem
     | CodeCallItem
@@ -184,6 +212,8 @@ ITEMS: Mapping[str, tuple[type[Item], str]] = {
     "function_call_output": (CallOutputItem, "fco_"),
     "custom_tool_call": (CustomCallItem, "ctc_"),
     "custom_tool_call_output": (CallOutputItem, "ctco_"),
+    "program": (ProgramItem, "prog_"),
+    "program_output": (ProgramOutputItem, "prog_out_"),
     "mcp_approval_response": (ApprovalResponseItem, "mcpa_"),
     "reasoning": (ReasoningItem, "rs_"),
     "code_interpreter_call": (CodeCallItem, "ci_"),
@@ -250,7 +280,7 @@ def _normalized(value: Any, place: str) -> Json:
     for name in ("content", "output"):
         if isinstance(text := item.get(name), str):
             item[name] = [_text(text, output=by_model)]
-    if kind not in ("reasoning", "compaction", "mcp_approval_response"):
+    if kind not in ("reasoning", "compaction", "program", "mcp_approval_response"):
         item.setdefault("status", "completed")
     return item
 
@@ -266,6 +296,7 @@ def _parse(item: Json, place: str) -> Iterator[Item]:
     kind = item["type"]
     # A local shell's output uses its call's id as its own.
     ids = {"id": item.get("id"), "call_id": item.get("call_id") or item.get("id")}
+    ids["caller"] = item.get("caller")
     if kind in ITEMS:
         yield _parsed(item, place)
     elif kind in hosted_items.CONVERTED:

@@ -20,6 +20,7 @@ from emulator.events import (
     ToolKind,
     pieces,
 )
+from emulator.responses.callers import caller_fields
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -143,6 +144,7 @@ class CallItemWriter(ItemWriter):
         if form.namespace is not None:
             item["namespace"] = form.namespace
         item["type"] = shape.type
+        item |= caller_fields(call.caller)
         self._is_function = call.kind == "function"
         if self._is_function:  # the items of custom tools have no status
             item["status"] = "in_progress"
@@ -167,7 +169,8 @@ class ClientToolCallWriter(ItemWriter):
         self, index: int, key: str, call: ToolCall | HostedCallStarted, tool: ClientTool
     ) -> None:
         item = {"id": key, "type": tool.call_type, "call_id": call.id, "status": "in_progress"}
-        super().__init__(index, {**item, **tool.fields(call.arguments)})
+        fields = tool.fields(call.arguments) | caller_fields(call.caller)
+        super().__init__(index, {**item, **fields})
 
     def all_events(self) -> Events:
         yield from self.start()

@@ -134,12 +134,10 @@ SKIPPED = frozenset(
         "compaction_trigger",
         "configuration_update",
         "mcp_list_tools",
-        "program",
-        "program_output",
     }
 )
-"""Types of items without information for a model. The calls of a program are separate items, and added tools
-are tools of the request (`tools.added_tools`)."""
+"""Types of items without information for a model. Added tools are tools of the request
+(`tools.added_tools`)."""
 
 
 def _object(value: Json, name: str) -> Json:

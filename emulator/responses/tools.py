@@ -13,13 +13,10 @@ from functools import partial
 from typing import Any
 
 from emulator.answering.deferred_tools import LOADED, SEARCH_TYPE
-from emulator.errors import BadRequest
+from emulator.responses.callers import PROGRAMS, chat_callers
 from emulator.responses.items import Json
 
 CALLABLE = ("function", "custom")
-PROGRAMS = "programmatic_tool_calling"
-"""The type of the item with which a client allows programs, and sees them."""
-_CALLERS = {"direct": "direct", "programmatic": "program"}
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
     shows_programs = any(tool.get("type") == PROGRAMS for tool in tools)
 
     def add(place: str, tool: Json, chat_tool: Json) -> None:
-        callers = {"callers": _callers(tool, place)} if shows_programs else {}
+        callers = {"callers": chat_callers(tool, place)} if shows_programs else {}
         chat_tools.append({**chat_tool, **callers})
         places.append(place)
 
@@ -184,22 +181,6 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
         elif kind != PROGRAMS:
             add(place, tool, nested(tool))
     return OfferedTools(tuple(chat_tools), tuple(places), forms, shows_programs)
-
-
-def _callers(tool: Json, place: str) -> list[str]:
-    """Who may call the tool, as the core names them; OpenAI's default is the model alone."""
-    inside = tool.get(str(tool.get("type")))
-    allowed = (inside if isinstance(inside, dict) else tool).get("allowed_callers")
-    if allowed is None:
-        return ["direct"]
-    if (
-        not isinstance(allowed, list)
-        or not allowed
-        or any(one not in [*_CALLERS] for one in allowed)
-    ):
-        place = f"{place}.allowed_callers"
-        raise BadRequest(f"{place} must be a list of direct, programmatic or both.", place)
-    return [_CALLERS[one] for one in allowed]
 
 
 def nested(tool: Json) -> Json:

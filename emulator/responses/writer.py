@@ -28,6 +28,8 @@ from emulator.events import (
     FinishReason,
     HostedCallFinished,
     HostedCallStarted,
+    ProgramFinished,
+    ProgramStarted,
     ReasoningDelta,
     ToolCall,
     ToolsListed,
@@ -58,6 +60,7 @@ from emulator.responses.output import (
     MessageItemWriter,
     ReasoningItemWriter,
 )
+from emulator.responses.program_output import ProgramWriter
 from emulator.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
 from emulator.upstream.failures import CONTEXT_CODE
 
@@ -160,6 +163,9 @@ class ResponseWriter:
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
+            case ProgramStarted() | ProgramFinished():
+                yield from self._close()
+                yield from ProgramWriter(self._items, event).all_events()
             case HostedCallStarted(kind="shell"):
                 yield from self._shell(event)
             case HostedCallFinished(key) if key in self._shell_calls:

@@ -26,6 +26,7 @@ from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
+from emulator.programs.fingerprints import Fingerprints
 from emulator.responses.background import BackgroundResponses
 from emulator.responses.conversations import Conversations
 from emulator.responses.front import ResponseFront
@@ -156,6 +157,7 @@ def open_services(
             interpreter=interpreter,
             files=stores.files,
             probe=ToolProbe(key_values),
+            fingerprints=Fingerprints(settings.program_key.get_secret_value()),
         )
         kernel_counts = KernelCounts(programs=engines, interpreter=[interpreter])
         requests = _open_requests(opening, settings, kernel_counts, keeper)

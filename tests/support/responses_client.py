@@ -140,7 +140,7 @@ def whole_text(item: Json) -> str:
             return "".join(f"{command}\0" for command in item["action"]["commands"])
         case "local_shell_call" | "apply_patch_call" | "web_search_call":
             return ""  # they come without deltas
-        case "mcp_list_tools" | "mcp_approval_request":
+        case "mcp_list_tools" | "mcp_approval_request" | "program" | "program_output":
             return ""  # they come without deltas
     raise AssertionError(item)
 
