@@ -216,3 +216,35 @@ const searched = (ask) => async ({ base_url, prompt, execution }) => {
 
 export const search = searched(generateText);
 export const search_streamed = searched(streamed);
+
+// OpenAI's programmatic tool calling: the calls with the program or the model as their caller, and the program's output.
+const programmed = (ask) => async ({ base_url, prompt, store }) => {
+  const openai = createOpenAI({ baseURL: base_url, apiKey: "client-key" });
+  const { get_weather, send_mail } = offered(true);
+  const allowing = (...allowedCallers) => ({ providerOptions: { openai: { allowedCallers } } });
+  const result = await ask({
+    model: openai.responses("qwq-32b"),
+    prompt,
+    tools: {
+      program: openai.tools.programmaticToolCalling(),
+      get_weather: { ...get_weather, ...allowing("programmatic") },
+      send_mail: { ...send_mail, ...allowing("direct") },
+    },
+    providerOptions: { openai: { store } },
+    stopWhen: stepCountIs(6),
+    maxRetries: 0,
+  });
+  const content = (await result.steps).flatMap((step) => step.content);
+  const parts = content.filter((part) => part.type === "tool-call" || part.toolName === "program");
+  return {
+    text: await result.text,
+    parts: parts.map(({ type, toolName, input, output, providerMetadata }) =>
+      type === "tool-result"
+        ? [type, output.result, output.status]
+        : [toolName, input.code ?? input, providerMetadata?.openai.caller?.type ?? "model"],
+    ),
+  };
+};
+
+export const program = programmed(generateText);
+export const program_streamed = programmed(streamed);

@@ -193,3 +193,24 @@ def test_a_deferred_tool_is_called_after_a_search(
     first, second, _ = (str(request["messages"]) for request in upstream.requests)
     assert "def get_weather(" not in first
     assert "def get_weather(" in second
+
+
+@ways("program", "program_streamed")
+@pytest.mark.parametrize("store", [True, False])
+def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
+    ask_node: AskNode, upstream: SharedUpstream, way: str, store: bool
+) -> None:
+    code = "x = get_weather('London')\nprint(x.count('12'))"
+    mail = {"to": "ann", "body": "12"}
+    upstream.reply(
+        f"```python\n{code}\n```", "```python\nsend_mail('ann', '12')\n```", ANSWER, chunks=3
+    )
+    answer = ask_node("ai_sdk", way, prompt=ASK, store=store)
+    parts = [
+        ["program", code, "model"],
+        ["get_weather", {"location": "London"}, "program"],
+        ["tool-result", "1", "completed"],
+        ["send_mail", mail, "model"],
+    ]
+    assert answer == {"result": {"text": ANSWER, "parts": parts}}
+    assert len(upstream.requests) == 3

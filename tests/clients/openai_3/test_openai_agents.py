@@ -11,8 +11,10 @@ import pytest
 from agents import (
     Agent,
     Model,
+    ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
+    ProgrammaticToolCallingTool,
     Runner,
     function_tool,
 )
@@ -107,3 +109,31 @@ async def test_one_agent_hands_over_to_another(
     weatherman = Agent("weatherman", model=model, tools=TOOLS)
     result = await ask(Agent("porter", model=model, handoffs=[weatherman]))
     assert (result.last_agent.name, result.final_output) == ("weatherman", ANSWER)
+
+
+@EITHER
+@pytest.mark.parametrize("store", [True, False])
+async def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
+    base_url: str, upstream: SharedUpstream, ask: Any, store: bool
+) -> None:
+    """The SDK refuses calls whose caller their tool does not allow, or whose program it does not know."""
+    code = (
+        "x = get_weather('London')\nif '12' in x:\n    send_mail('ann', x)\n    get_weather('Oslo')"
+    )
+    upstream.reply(f"```python\n{code}\n```", ANSWER, chunks=3)
+    weather = function_tool(get_weather, strict_mode=False, allowed_callers=["programmatic"])
+    mail = function_tool(send_mail, strict_mode=False)
+    async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
+        agent = Agent(
+            "weatherman",
+            model=OpenAIResponsesModel(MODEL, client),
+            model_settings=ModelSettings(store=store),
+            tools=[weather, mail, ProgrammaticToolCallingTool()],
+        )
+        result = await ask(agent)
+    kinds = [item.to_input_item()["type"] for item in result.new_items]
+    assert kinds == [
+        *("program", "function_call", "function_call_output"),
+        *("program_output", "function_call", "function_call_output", "message"),
+    ]
+    assert result.final_output == ANSWER
