@@ -136,6 +136,34 @@ def test_another_replica_continues_and_a_repeated_request_makes_no_call_again(
     assert server.made == ["search(to='Oslo')", "check(id='a2')"]
 
 
+BY_NUMBER = function("check", NUMBER)
+CHANGES: dict[str, tuple[list[Any], str]] = {
+    "a tool has gone": ([SEARCH], "NameError: name 'check' is not defined"),
+    "all tools have gone": ([], "NameError: name 'search' is not defined"),
+    "a tool has other arguments": ([SEARCH, BY_NUMBER], 'unknown argument "id"; expected n'),
+    "a tool has come": ([SEARCH, CHECK, function("late", NUMBER)], "a2 on time"),
+}
+
+
+@pytest.mark.parametrize(("later", "read"), CHANGES.values(), ids=CHANGES)
+def test_a_server_may_change_its_tools_while_a_program_waits(
+    start_proxy: Any, upstream: ScriptedUpstream, later: list[Any], read: str
+) -> None:
+    """The model reads what has been done and what cannot be done; no call is made twice."""
+    server = hosted(SEARCH, CHECK)
+    client = connect(start_proxy(hosted=server))
+    upstream.reply(CHAIN, "Booked.")
+    first = plain(client, model="m", messages=GO, tools=[BOOK, SERVER]).choices[0].message
+    [call] = first.tool_calls or []
+    result = {"role": "tool", "tool_call_id": call.id, "content": '{"booked": "a2"}'}
+    server.definitions[:] = later
+    messages = [*GO, first.model_dump(exclude_none=True), result]
+    answer = plain(client, model="m", messages=messages, tools=[BOOK, SERVER])
+    assert answer.choices[0].message.content == "Booked."
+    assert read in upstream.requests[1]["messages"][-1]["content"]
+    assert server.made.count("search(to='Oslo')") == 1
+
+
 def test_a_failure_ends_the_program_unless_it_is_handled(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
