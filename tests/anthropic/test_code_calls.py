@@ -141,6 +141,7 @@ def test_a_tool_is_called_only_by_the_callers_that_it_allows(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     upstream.reply(
+        '{"name": "sales", "arguments": {"region": "West"}}',
         code_block("for n in (1, 2):\n    mail(text=str(n))\n"),
         code_block("mail(text='1')\n"),
         "Sent.",
@@ -154,7 +155,10 @@ def test_a_tool_is_called_only_by_the_callers_that_it_allows(
     talk.answer_calls(answer)
     assert kinds(talk.ask()) == ["text"]
 
-    _, refused, called = (request["messages"][-1]["content"] for request in upstream.requests)
+    _, by_json, refused, called = (
+        request["messages"][-1]["content"] for request in upstream.requests
+    )
+    assert "sales is called only by programs" in by_json
     assert "code cannot call it; write a block that has nothing but this call" in refused
     assert "Results:" in called
     stubs = upstream.requests[0]["messages"][0]["content"]
