@@ -156,6 +156,7 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
     chat_tools: list[Json] = []
     places: list[str] = []
     forms: dict[str, CallForm] = {}
+    is_searched_here = any(t.get("type") == SEARCH_TYPE and not is_client_search(t) for t in tools)
     shows_programs = any(tool.get("type") == PROGRAMS for tool in tools)
 
     def add(place: str, tool: Json, chat_tool: Json) -> None:
@@ -174,11 +175,14 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
             add(place, tool, _function(kind, CLIENT_TOOLS[kind]))
         elif is_client_search(tool):
             forms[kind] = CallForm(kind, tool=CLIENT_SEARCH)
-            own = {name: tool[name] for name in ("description", "parameters") if tool.get(name)}
+            own = {field: tool[field] for field in ("description", "parameters") if tool.get(field)}
             function = _function(kind, CLIENT_SEARCH)["function"] | own
             add(place, tool, {"type": "function", "function": function})
             add(place, tool, tool)
         elif kind != PROGRAMS:
+            if is_searched_here and kind == "function" and tool.get("defer_loading") is True:
+                name = str(tool.get("name"))
+                forms[name] = CallForm(name, namespace=name)
             add(place, tool, nested(tool))
     return OfferedTools(tuple(chat_tools), tuple(places), forms, shows_programs)
 
@@ -192,8 +196,12 @@ def nested(tool: Json) -> Json:
 
 
 def qualified(namespace: Any, name: Any) -> Any:
-    """Return the name in chat of a tool in a namespace. OpenAI's plain tool names contain no full stop."""
-    return f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name
+    """Return the name in chat of a tool in a namespace. OpenAI's plain tool names contain no full stop.
+
+    The namespace of a deferred function outside of namespaces is its own name.
+    """
+    inside = isinstance(namespace, str) and namespace and namespace != name
+    return f"{namespace}.{name}" if inside else name
 
 
 def is_client_search(item: Mapping[str, Any]) -> bool:

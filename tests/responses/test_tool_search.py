@@ -11,7 +11,7 @@ from tests.support.agents import broken_prefixes
 from tests.support.mcp_http import shop_over_http
 from tests.support.openai_wire import validator
 from tests.support.raw_http import send
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 
 Json = dict[str, Any]
 
@@ -255,3 +255,54 @@ def test_an_output_without_usable_tools_is_no_error(
     body = {"model": "m", "input": [said, {**call, "arguments": None}, found, said]}
     answer = send(f"{start_proxy()}/responses", {**body, "tools": [CLIENT_SEARCH, CLOCK]})
     assert answer[0] == 200
+
+
+def test_a_native_upstream_gets_the_definitions_that_a_client_found(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(Reply(tool_calls=[{"name": "tool_search", "arguments": {"goal": "merge"}}]))
+    upstream.reply(Reply(tool_calls=[{"name": "crm.merge", "arguments": {"id": "c1"}}]))
+    url, items = f"{start_proxy(tools='native')}/responses", [{"role": "user", "content": "Merge."}]
+    body: Json = {"model": "m", "tools": [CLIENT_SEARCH, CRM, CLOCK], "store": False}
+    [search] = send(url, {**body, "input": items})[2]["output"]
+    found = {"type": "tool_search_output", "execution": "client", "tools": [part(MERGE)]}
+    answer = send(url, {**body, "input": [*items, search, {**found, "call_id": search["call_id"]}]})
+    [call] = answer[2]["output"]
+    assert (call["namespace"], call["name"]) == ("crm", "merge")
+    first, second = (
+        {tool["function"]["name"]: tool["function"] for tool in request["tools"]}
+        for request in upstream.requests
+    )
+    assert [*first] == ["tool_search", "clock"]
+    assert [*second] == ["tool_search", "crm.merge", "clock"]
+    assert "crm_merge" in first["tool_search"]["description"]
+
+
+def test_beside_a_clients_search_tools_that_exceed_the_limit_are_found_here(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    many = [deferred(f"tool_{n}", "Do. " * 20, defer_loading=False) for n in range(60)]
+    upstream.reply("```python\nsearch_tools(query='tool_59')\n```", "Done.")
+    body = {"model": "m", "input": "Merge.", "tools": [CLIENT_SEARCH, CRM, *many]}
+    send(f"{start_proxy(tool_tokens=500)}/responses", body)
+    first, second = (str(request["messages"]) for request in upstream.requests)
+    for name in ("tool_search", "search_tools"):
+        assert f"def {name}(" in first
+    assert "def tool_59(" not in first
+    assert "def tool_59(" in second
+
+
+def test_the_namespace_of_a_deferred_function_is_its_name(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    """The Agents SDK for Python finds such a function only by that namespace."""
+    upstream.reply("```python\nrefund_order(id='o1')\n```", "Done.")
+    url = f"{start_proxy()}/responses"
+    body: Json = {"model": "m", "input": "Refund o1.", "tools": TOOLS}
+    answer = send(url, body)[2]
+    [call] = answer["output"]
+    assert (call["namespace"], call["name"]) == ("refund_order", "refund_order")
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "ok"}
+    send(url, {**body, "input": [result], "previous_response_id": answer["id"]})
+    assert 'refund_order(id="o1")' in upstream.requests[1]["messages"][-1]["content"]
+    assert broken_prefixes(upstream.requests) == []

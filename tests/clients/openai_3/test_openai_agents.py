@@ -16,6 +16,7 @@ from agents import (
     OpenAIResponsesModel,
     ProgrammaticToolCallingTool,
     Runner,
+    ToolSearchTool,
     function_tool,
 )
 from agents.items import ToolCallItem
@@ -137,3 +138,21 @@ async def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
         *("program_output", "function_call", "function_call_output", "message"),
     ]
     assert result.final_output == ANSWER
+
+
+@EITHER
+@pytest.mark.feature("several tool turns")
+async def test_a_deferred_tool_is_called_after_a_search(
+    base_url: str, upstream: SharedUpstream, ask: Any
+) -> None:
+    """The SDK's runner leaves searches with the execution ``client`` to its user."""
+    upstream.reply("```python\nsearch_tools(query='weather')\n```", LONDON, ANSWER, chunks=3)
+    deferred = function_tool(get_weather, strict_mode=False, defer_loading=True)
+    async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
+        model = OpenAIResponsesModel(MODEL, client)
+        result = await ask(Agent("weatherman", model=model, tools=[ToolSearchTool(), deferred]))
+    assert result.final_output == ANSWER
+    kinds = [item.type for item in result.new_items]
+    assert kinds[:3] == ["tool_search_call_item", "tool_search_output_item", "tool_call_item"]
+    first, second, _ = (str(request["messages"]) for request in upstream.requests)
+    assert ["def get_weather(" in prompt for prompt in (first, second)] == [False, True]
