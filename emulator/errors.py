@@ -185,6 +185,15 @@ class ExecutionFailed(EmulatorError):
         self.code = self.code or "sandbox_failed"
 
 
+class ExecutionDelayed(ExecutionFailed):
+    """A second later it may succeed."""
+
+    def __post_init__(self) -> None:
+        self.code = self.code or "overloaded"
+        self.headers = {"retry-after": "1", **self.headers}
+        super().__post_init__()
+
+
 @dataclass(eq=False)
 class UpstreamFailed(EmulatorError):
     """The upstream refused, failed or was unreachable. The error keeps its status and message."""

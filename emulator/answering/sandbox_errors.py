@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emulator.errors import ExecutionFailed
+from emulator.errors import ExecutionDelayed, ExecutionFailed
 from sandbox.errors import SandboxBusy, SandboxError
 
 
@@ -15,7 +15,6 @@ def translate_sandbox_errors() -> Iterator[None]:
     try:
         yield
     except SandboxBusy as error:
-        message = f"The sandbox is busy; retry in a second: {error}"
-        raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"}) from error
+        raise ExecutionDelayed(f"The sandbox is busy; retry in a second: {error}") from error
     except SandboxError as error:
         raise ExecutionFailed(f"The sandbox failed to run the model's program: {error}") from error

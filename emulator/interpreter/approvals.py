@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import structlog
 
-from emulator.errors import ExecutionFailed, NotFound
+from emulator.errors import ExecutionDelayed, ExecutionFailed, NotFound
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.storage.key_value import StoreFailed
@@ -168,9 +168,7 @@ def _not_found(key: str) -> NotFound:
     )
 
 
-def _unavailable() -> ExecutionFailed:
-    return ExecutionFailed(
-        "The store that tells what waits for approval at other replicas is unavailable.",
-        code="overloaded",
-        headers={"retry-after": "1"},
+def _unavailable() -> ExecutionDelayed:
+    return ExecutionDelayed(
+        "The store that tells what waits for approval at other replicas is unavailable."
     )

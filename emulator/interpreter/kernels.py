@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from emulator.client_disconnect import acquire_for_client
-from emulator.errors import ExecutionFailed
+from emulator.errors import ExecutionDelayed, ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
 from emulator.interpreter.file_sync import FileSync
@@ -76,7 +76,7 @@ class Kernels:
                 with self._leased(self._shared, container, kernel):
                     yield kernel
         except SandboxBusy as error:
-            raise _overloaded(f"The code could not be run now: {error}") from error
+            raise ExecutionDelayed(f"The code could not be run now: {error}") from error
         except SandboxError as error:
             kernel.end()
             raise ExecutionFailed(f"The code could not be run: {error}") from error
@@ -105,7 +105,7 @@ class Kernels:
         except LeaseTaken as error:
             raise _container_busy(container.id) from error
         except StoreFailed as error:
-            raise _overloaded(
+            raise ExecutionDelayed(
                 "The code could not be run: the store that all replicas share is unavailable."
             ) from error
 
@@ -254,13 +254,6 @@ class Kernels:
                 kernel.end()
 
 
-def _overloaded(message: str) -> ExecutionFailed:
-    return ExecutionFailed(message, code="overloaded", headers={"retry-after": "1"})
-
-
-def _container_busy(container_id: str) -> ExecutionFailed:
-    return ExecutionFailed(
-        f"The container {container_id!r} is busy with other code.",
-        code="container_busy",
-        headers={"retry-after": "1"},
-    )
+def _container_busy(container_id: str) -> ExecutionDelayed:
+    message = f"The container {container_id!r} is busy with other code."
+    return ExecutionDelayed(message, code="container_busy")

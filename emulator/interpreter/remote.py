@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from pydantic import ConfigDict, TypeAdapter
 
 from emulator.client_disconnect import has_disconnected
-from emulator.errors import ClientDisconnected, ExecutionFailed
+from emulator.errors import ClientDisconnected, ExecutionDelayed, ExecutionFailed
 from emulator.events import Image, Logs
 from emulator.interpreter.cell import CellWaiting
 from emulator.interpreter.execution import Execution
@@ -172,8 +172,5 @@ def _keeper_errors() -> Iterator[None]:
     except KeeperUnavailable as error:
         if has_disconnected():
             raise ClientDisconnected("The client has disconnected.") from error
-        raise ExecutionFailed(
-            f"The process that runs code is unavailable: {error}.",
-            code="overloaded",
-            headers={"retry-after": "1"},
-        ) from error
+        message = f"The process that runs code is unavailable: {error}."
+        raise ExecutionDelayed(message) from error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from emulator.errors import ExecutionFailed
+from emulator.errors import ExecutionDelayed
 from emulator.shared.rpc import Call, KeeperUnavailable
 from emulator.traces.listing import PARAMETERS, TracePage
 from emulator.traces.related import RelatedRequests
@@ -18,7 +18,7 @@ from emulator.traces.transfer import load_trace
 class TraceReader:
     """The requests of ``client``, or of all clients with None.
 
-    Every method raises `ExecutionFailed` if the keeper is unavailable.
+    Every method raises `ExecutionDelayed` if the keeper is unavailable.
     """
 
     def __init__(self, call: Call, flush: Callable[[str], None] = lambda _: None) -> None:
@@ -62,11 +62,8 @@ class TraceReader:
         try:
             return self._call_store(f"traces.{name}", *arguments)
         except KeeperUnavailable as error:
-            raise ExecutionFailed(
-                f"The process that stores the inspector's requests is unavailable: {error}.",
-                code="overloaded",
-                headers={"retry-after": "1"},
-            ) from error
+            message = f"The process that stores the inspector's requests is unavailable: {error}."
+            raise ExecutionDelayed(message) from error
 
 
 def read_trace(fields: Mapping[str, Any], text: str | None) -> Trace:
