@@ -81,6 +81,14 @@ class Frame:
     source_line: str
 
 
+def compile_failure(
+    line: int, text: str, message: str, kind: str = "SyntaxError", stdout: str = ""
+) -> ProgramFailed:
+    """The failure of a piece that does not compile; `text` is the line at fault."""
+    traceback = render_traceback([Frame(line, "<module>", text)], kind, message)
+    return ProgramFailed(kind, message, line, traceback, stdout)
+
+
 _SHOWN_FRAMES = 8
 
 

@@ -21,8 +21,8 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,10 @@ class RpcClient:
 
         Also raises `KeeperUnavailable` if the HTTP client being served disconnects; the function runs on.
         """
-        with (
-            self._connect(name, arguments) as connection,
-            stop_on_disconnect(partial(_shut_down, connection)),
-        ):
-            _, value = _receive(connection)
-            return value
+        with closing(self.stream(name, *arguments)) as values:
+            return next(values)
 
-    def stream(self, name: str, *arguments: Any) -> Iterator[Any]:
+    def stream(self, name: str, *arguments: Any) -> Generator[Any]:
         """Yield the generator's values. Raises the generator's `EmulatorError`, or `KeeperUnavailable`.
 
         Closing this iterator stops the generator; so does a disconnect of the HTTP client being served.
@@ -103,49 +99,42 @@ def local_calls(handlers: Mapping[str, Handler]) -> Call:
     return lambda name, *arguments: handlers[name](*arguments)
 
 
-class RpcServer:
-    """Answers each call in a thread of its own until the process ends."""
+def serve(listener: socket.socket, handlers: Mapping[str, Handler]) -> None:
+    """Answer each call in a thread of its own. Never returns, unless the listener is closed."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError as error:
+            log.warning("the keeper accepts no more calls", reason=str(error))
+            return
+        if not _is_same_user(connection):
+            connection.close()
+            continue
+        arguments = (connection, handlers)
+        threading.Thread(target=_answer, args=arguments, name="call", daemon=True).start()
 
-    def __init__(self, listener: socket.socket, handlers: Mapping[str, Handler]) -> None:
-        self._listener = listener
-        self._handlers = handlers
 
-    def serve(self) -> None:
-        """Never returns, unless the listener is closed."""
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                log.warning("the keeper accepts no more calls", reason=str(error))
-                return
-            if not _is_same_user(connection):
-                connection.close()
-                continue
-            threading.Thread(
-                target=self._answer, args=(connection,), name="call", daemon=True
-            ).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with connection, suppress(KeeperUnavailable):
-            name, arguments = _read(connection)
-            try:
-                value = self._handlers[name](*arguments)
-                if isinstance(value, Iterator):
-                    _send_all(connection, value)
-                else:
-                    _send(connection, ["item", value])
-            except EmulatorError as error:
-                _send(connection, _error_frame(error))
-            except KeeperUnavailable:
-                raise
-            except Exception:
-                log.exception("a call to the keeper failed", call=name)
-                failure = EmulatorError("The proxy failed; see its log.")
-                _send(connection, _error_frame(failure))
+def _answer(connection: socket.socket, handlers: Mapping[str, Handler]) -> None:
+    with connection, suppress(KeeperUnavailable):
+        name, arguments = _read(connection)
+        try:
+            value = handlers[name](*arguments)
+            if isinstance(value, Iterator):
+                _send_all(connection, value)
+            else:
+                _send(connection, ["item", value])
+        except EmulatorError as error:
+            _send(connection, _error_frame(error))
+        except KeeperUnavailable:
+            raise
+        except Exception:
+            log.exception("a call to the keeper failed", call=name)
+            failure = EmulatorError("The proxy failed; see its log.")
+            _send(connection, _error_frame(failure))
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket for `RpcServer`. The folder of ``path`` must be closed to other users."""
+    """A listening socket for `serve`. The folder of ``path`` must be closed to other users."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     path.chmod(0o600)

@@ -41,13 +41,12 @@ from typing import Any
 from sandbox.awaits import settle_awaits
 from sandbox.engine import Finished, Limits, Paused, Step
 from sandbox.errors import (
-    Frame,
     ProgramFailed,
     SandboxDied,
     SandboxError,
     SandboxLimit,
     SandboxTimeout,
-    render_traceback,
+    compile_failure,
 )
 from sandbox.inside.values import AWAITED, JSON, REFUSED, VALUE_MIME
 from sandbox.kernel import stub
@@ -238,9 +237,7 @@ class KernelSession:
             return  # the kernel reports it
         if error is not None:
             line, words = error
-            text = source.splitlines()[line - 1].strip()
-            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", words)
-            raise ProgramFailed("SyntaxError", words, line, traceback)
+            raise compile_failure(line, source.splitlines()[line - 1], words)
 
     def _reply(self, text: str) -> Iterator[Output | Step]:
         if not self.paused:

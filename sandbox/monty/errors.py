@@ -18,6 +18,7 @@ from sandbox.errors import (
     SandboxLimit,
     SandboxTimeout,
     Unsupported,
+    compile_failure,
     render_traceback,
 )
 from sandbox.monty.gaps import is_gap
@@ -116,11 +117,13 @@ class MontyErrors:
         try:
             parse(self._pieces.running)
         except SyntaxError as cpython_error:
-            line, text = cpython_error.lineno or 1, (cpython_error.text or "").strip()
-            frames = [Frame(line, "<module>", text)]
-            kind, message = type(cpython_error).__name__, cpython_error.msg
-            traceback = render_traceback(frames, kind, message)
-            raise ProgramFailed(kind, message, line, traceback, self._printed()) from error
+            raise compile_failure(
+                cpython_error.lineno or 1,
+                cpython_error.text or "",
+                cpython_error.msg,
+                type(cpython_error).__name__,  # IndentationError and TabError, too
+                self._printed(),
+            ) from error
         except (ValueError, RecursionError, MemoryError) as cpython_error:
             self._fail(error, type(cpython_error).__name__, str(cpython_error), trace)
         raise Unsupported(str(error), trace[0].line if trace else None) from error

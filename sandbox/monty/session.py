@@ -15,11 +15,10 @@ import pydantic_monty as pm
 from sandbox.awaits import settle_awaits
 from sandbox.engine import AWAITABLE, CHECK_PREFIX, Finished, Limits, Paused, Step
 from sandbox.errors import (
-    Frame,
     ProgramFailed,
     SandboxLimit,
     Unsupported,
-    render_traceback,
+    compile_failure,
 )
 from sandbox.inside.values import JSON, RECORDS, NotPlain, plain
 from sandbox.monty.errors import MontyErrors, MontyPieces
@@ -100,9 +99,7 @@ class MontySession:
             source, self._pieces.lines = _translate(source, self._names)
         except SyntaxError as error:
             # CPython compiles the whole piece before it runs any of it.
-            line, text = error.lineno or 1, (error.text or "").strip()
-            traceback = render_traceback([Frame(line, "<module>", text)], "SyntaxError", error.msg)
-            raise ProgramFailed("SyntaxError", error.msg, line, traceback) from error
+            raise compile_failure(error.lineno or 1, error.text or "", error.msg) from error
         return source
 
     def _feed(self, source: str) -> Step:

@@ -14,7 +14,7 @@ from emulator import client_disconnect
 from emulator.client_disconnect import ClientDisconnect
 from emulator.errors import EmulatorError, RateLimited
 from emulator.shared import rpc
-from emulator.shared.rpc import KeeperUnavailable, RpcClient, RpcServer
+from emulator.shared.rpc import KeeperUnavailable, RpcClient
 
 
 class Keeper:
@@ -60,7 +60,7 @@ def client(keeper: Keeper, tmp_path: Path) -> Iterator[RpcClient]:
     names = ("add", "refuse", "fail", "count", "wait", "run")
     handlers = {name: getattr(keeper, name) for name in names}
     with rpc.listen(tmp_path / "keeper") as listener:
-        serving = threading.Thread(target=RpcServer(listener, handlers).serve, daemon=True)
+        serving = threading.Thread(target=rpc.serve, args=(listener, handlers), daemon=True)
         serving.start()
         yield RpcClient(tmp_path / "keeper")
         keeper.goes_on.set()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from emulator.shared import rpc
-from emulator.shared.rpc import RpcClient, RpcServer
+from emulator.shared.rpc import RpcClient, serve
 from emulator.shared.state import LocalState, SharedState, acquire_slot, open_state
 from tests.support.processes import RedisServer
 
@@ -29,8 +29,8 @@ def local(_: ExitStack, __: Path) -> States:
 
 def keeper(opened: ExitStack, folder: Path) -> States:
     listener = opened.enter_context(rpc.listen(folder / "keeper"))
-    server = RpcServer(listener, LocalState().handlers())
-    serving = threading.Thread(target=server.serve, daemon=True)
+    arguments = (listener, LocalState().handlers())
+    serving = threading.Thread(target=serve, args=arguments, daemon=True)
     serving.start()
     opened.callback(serving.join)
     opened.callback(lambda: listener.shutdown(socket.SHUT_RDWR))

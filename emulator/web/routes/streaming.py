@@ -101,15 +101,17 @@ class EventStream:
                 yield self._failed(self._disconnect.error)
             elif self._frames.end:
                 yield self._frames.end
-        except EmulatorError as error:
-            if self._disconnect.error is not None or not self._disconnect.happened:
-                yield self._failed(self._disconnect.error or error)
-        except Exception:
-            if not self._disconnect.happened:
+        except Exception as error:
+            if (
+                self._disconnect.happened
+            ):  # the work was stopped for that, so the error is a consequence
+                if self._disconnect.error is not None:
+                    yield self._failed(self._disconnect.error)
+            elif isinstance(error, EmulatorError):
+                yield self._failed(error)
+            else:
                 log.exception("stream failed")
-            if self._disconnect.error is not None or not self._disconnect.happened:
-                failure = EmulatorError("The proxy failed; its log says why.")
-                yield self._failed(self._disconnect.error or failure)
+                yield self._failed(EmulatorError("The proxy failed; its log says why."))
 
     def close(self) -> None:
         """Stop the work for this stream. Safe to call twice."""

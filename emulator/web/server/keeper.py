@@ -156,8 +156,8 @@ def _run(settings: Settings, listener: Any, master: int) -> None:
     interpreter = open_interpreter(owned, settings, containers, uploaded)
     traces = open_traces(settings)
     answers = {**handlers(interpreter), **LocalState().handlers(), **traces.handlers()}
-    server = rpc.RpcServer(listener, answers)
-    threading.Thread(target=server.serve, name="keeper", daemon=True).start()
+    serving = threading.Thread(target=rpc.serve, args=(listener, answers), daemon=True)
+    serving.start()
     pools = KernelCounts(interpreter=[interpreter])
     while not ended.wait(_CHECK_SECONDS) and os.getppid() == master:
         pools.count()

@@ -210,8 +210,8 @@ def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient
         answers["traces.put"](batch)
 
     with rpc.listen(folder / "keeper") as listener:
-        server = rpc.RpcServer(listener, {**answers, "traces.put": put})
-        serving = threading.Thread(target=server.serve, daemon=True)
+        arguments = (listener, {**answers, "traces.put": put})
+        serving = threading.Thread(target=rpc.serve, args=arguments, daemon=True)
         serving.start()
         yield RpcClient(folder / "keeper"), messages
         listener.shutdown(socket.SHUT_RDWR)
