@@ -221,15 +221,17 @@ class HostedCalls:
             yield ApprovalRequested(*parts)
             return
         done.run_here.append(call.id)
-        known: HostedResult | None = None
-        if tool.needs_approval and self._approvals is None:
-            known = HostedResult(f"{NOT_APPROVED}: this API has no way to ask the user.", True)
-        elif tool.needs_approval and self._approvals is not None:
+        if not tool.needs_approval:
+            yield from self._run(tool, call)
+        elif self._approvals is None:
+            text = f"{NOT_APPROVED}: this API has no way to ask the user."
+            yield from self._run(tool, call, HostedResult(text, is_error=True))
+        else:
             client, seconds = self._request.client, self._request.settings.approval_seconds
-            tool = approved_first(tool, self._approvals, client, seconds)
-            done.waits_for_approval = True
-            yield ReasoningDelta(f"{tool.name} waits for approval at /inspector/containers.\n")
-        yield from self._run(tool, call, known)
+            yield from self._run(approved_first(tool, self._approvals, client, seconds), call)
+            if call.id not in self._running.results:
+                done.waits_for_approval = True
+                yield ReasoningDelta(f"{tool.name} waits for approval at /inspector/containers.\n")
 
     def _run(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anthropic
@@ -10,6 +11,7 @@ import pytest
 
 from sandbox.fences import probes
 from tests.support.agents import converse
+from tests.support.approver import Approver
 from tests.support.chat import BOTH
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import INTERPRETER, LOCAL, TOOLS
@@ -85,3 +87,37 @@ def test_a_message_has_the_cell_and_its_calls(start_proxy: Any, upstream: Script
     assert kinds.count("mcp_tool_result") == 3
     assert kinds.count("server_tool_use") == 1
     assert kinds[-1] == "text"
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_a_cell_waits_for_the_approval_of_its_call_and_is_shown_once(
+    start_app: Any, upstream: ScriptedUpstream, api: str
+) -> None:
+    server = HostedFunctions(LOCAL, TOOLS, needs_approval=frozenset({"book"}))
+    url, _ = start_app(hosted=server, inspector="open")
+    person = Approver(url)
+    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    asked = [{"role": "user", "content": "Go."}]
+    if api == "chat":
+        body: dict[str, Any] = {"tools": [INTERPRETER, SERVER], "stream": True}
+        answer = person.ask("/v1/chat/completions", {"model": "m", "messages": asked, **body})
+    else:
+        tools = [
+            {"type": "code_execution_20250825", "name": "code_execution"},
+            {"type": "mcp_toolset", "mcp_server_name": "shop"},
+        ]
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        body = {"tools": tools, "max_tokens": 2000, "thinking": thinking, "messages": asked}
+        answer = person.ask("/v1/messages", {"model": "m", **body})
+    person.decide("approve")
+    status, _, raw = answer.result(60)
+    assert status == 200
+    assert server.made == ["search(to='Oslo')", "book(id='a2')", "check(id='a2')"]
+    assert "1\na2 on time" in upstream.requests[1]["messages"][-1]["content"]
+    assert raw.count(b"import math") == 1
+    assert raw.count(b"book waits for approval") == 1
+    if api == "messages":
+        kinds = [block["type"] for block in json.loads(raw)["content"]]
+        assert kinds.count("server_tool_use") == kinds.count("code_execution_tool_result") == 1
+        assert kinds.count("mcp_tool_use") == kinds.count("mcp_tool_result") == 3
+        assert kinds[-1] == "text"
