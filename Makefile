@@ -333,6 +333,10 @@ bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity 
 bench-prompts: $(RUNNABLE) $(LOCAL) ## count the tokens of prompts, beside those of the Hermes template -> docs/performance.md
 	@exec $(PY) -m benchmarks.prompts
 
+.PHONY: bench-prompt-variants
+bench-prompt-variants: $(RUNNABLE) $(LOCAL) $(BENCH) ## measure how prompts change the probability of the right reply (an hour) -> docs/prompts.md
+	@exec $(PY) -m benchmarks.prompt_variants $(ARGS)
+
 .PHONY: bench-turns
 bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)
