@@ -318,8 +318,10 @@ def forged(items: list[Json]) -> list[Json]:
 
 
 def of_another_program(items: list[Json]) -> list[Json]:
-    """The fingerprint is genuine, but the program's id is not."""
-    return json.loads(json.dumps(items).replace("prog_", "prog_0"))
+    """The fingerprint is genuine, but all ids are another program's."""
+    [program] = [item for item in items if item["type"] == "program"]
+    key = program["id"].removeprefix("prog_")
+    return json.loads(json.dumps(items).replace(key, key[::-1]))
 
 
 def with_other_code(items: list[Json]) -> list[Json]:
@@ -505,3 +507,19 @@ def test_a_search_is_the_models_own_and_what_it_finds_programs_call(
         *("user", "tool_search_call", "tool_search_output"),
         *("program", "function_call", "function_call_output", "program_output", "message"),
     ]
+
+
+def test_a_program_of_mcp_calls_begins_and_ends_in_one_response(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(python("print(price('pen')['price'] + price('ink')['price'])"), "It is 6.")
+    with shop_over_http() as shop:
+        url = start_proxy(mcp_hosts=(f"127.0.0.1:{shop.port}",))
+        server: Json = {"type": "mcp", "server_label": "shop", "server_url": shop.url}
+        server |= {"require_approval": "never", "allowed_callers": ["programmatic"]}
+        body = {"model": "m", "input": "Go.", "tools": [PROGRAMS, server]}
+        output = check_events(ask_stream(url, body))["output"]
+    assert [item["type"] for item in output] == [
+        *("mcp_list_tools", "program", "mcp_call", "mcp_call", "program_output", "message")
+    ]
+    assert output[4]["result"] == "6"
