@@ -132,7 +132,7 @@ def difference(values: Sequence[float], base: Sequence[float]) -> str:
     means = sorted(fmean(chance.choices(found, k=len(found))) for _ in range(2000))
     low, high = means[50], means[-51]
     mark = "**" if low > 0 or high < 0 else ""
-    return f"{mark}{fmean(found):+.2f}{mark} ({low:+.2f} to {high:+.2f})"
+    return f"{mark}{fmean(found):+.2f}{mark} ({low:+.2f}…{high:+.2f})"
 
 
 def table(judged: Mapping[str, Mapping[str, Sequence[tuple[float, int]]]]) -> str:
