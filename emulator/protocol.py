@@ -198,9 +198,31 @@ class ChatCompletionRequest(Lenient):
         }
 
 
+_OF_FRONTS: Mapping[type[Lenient], Collection[str]] = {
+    model: [name for name, field in model.model_fields.items() if field.exclude]
+    for model in (ChatCompletionRequest, Message, HistoryCall)
+}
+"""The fields that the other fronts set: a chat client cannot, for example, approve a call."""
+
+
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place."""
-    return parse_body(body, ChatCompletionRequest)
+    request = read_object(body)
+    messages = _objects(request.get("messages"))
+    calls = [call for message in messages for call in _objects(message.get("tool_calls"))]
+    for parts, model in (
+        ([request], ChatCompletionRequest),
+        (messages, Message),
+        (calls, HistoryCall),
+    ):
+        for name in _OF_FRONTS[model]:
+            for part in parts:
+                part.pop(name, None)
+    return validated(ChatCompletionRequest, request)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
