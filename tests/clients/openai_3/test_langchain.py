@@ -32,7 +32,7 @@ from tests.clients.scenarios import (
 )
 
 CLIENT = "LangChain"
-PACKAGES = ("langchain", "langchain-openai")
+PACKAGES = ("langchain", "langchain-openai", "langchain-anthropic")
 
 TOOLS: list[Any] = [tool(get_weather), tool(create_event)]
 
