@@ -20,7 +20,7 @@ from sandbox.engine import Limits
 from sandbox.fences import probes
 from sandbox.kernel.engine import KernelEngine
 from sandbox.kernel.stub import STUB
-from tests.support.containers import Container
+from tests.interpreter.containers import Container
 from tests.support.serving import serve
 
 _PROBLEM = probes.problem()

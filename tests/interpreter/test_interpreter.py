@@ -21,7 +21,7 @@ import pytest
 from sandbox.fences import probes
 from sandbox.kernel.stub import STUB
 from tests.conftest import StartProxy
-from tests.support.containers import Container
+from tests.interpreter.containers import Container
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 

@@ -1,7 +1,7 @@
 """Each row of the tables of docs/reliability.md and docs/security.md has tests.
 
 The upstream's faults are checked where they are tried (tests/web/server/test_faults.py), and the attempts of
-programs are generated from their tests (tests/support/promises.py). All other rows are here, by name.
+programs are generated from their tests (tests/sandbox/promises.py). All other rows are here, by name.
 """
 
 from __future__ import annotations

@@ -37,9 +37,7 @@ from sandbox.errors import (
 from sandbox.fences import bubblewrap, cgroups, syscalls
 from sandbox.kernel.engine import KernelEngine
 from sandbox.monty.engine import MontyEngine
-from tests.support.ordinary_user import NOBODY, ordinary_user
-from tests.support.places import IN_DOCKER, OWN_VARIABLES, REFUSALS, kernels, problem
-from tests.support.promises import (
+from tests.sandbox.promises import (
     ATTEMPTS,
     CONTROLS,
     DEATHS,
@@ -53,6 +51,8 @@ from tests.support.promises import (
     page,
     program,
 )
+from tests.support.ordinary_user import NOBODY, ordinary_user
+from tests.support.places import IN_DOCKER, OWN_VARIABLES, REFUSALS, kernels, problem
 
 LIMITS = Limits(seconds=15.0, memory=256 * 1024 * 1024, output=10_000, pauses=5)
 ROOT = Path(__file__).parents[2]
@@ -616,7 +616,7 @@ def test_a_crashed_monty_worker_ends_its_own_session_only(monty: Engine) -> None
 
 
 def test_the_page_about_security_is_what_these_tests_run() -> None:
-    """`python -m tests.support.promises` writes it."""
+    """`python -m tests.sandbox.promises` writes it."""
     assert PAGE.read_text() == page()
 
 

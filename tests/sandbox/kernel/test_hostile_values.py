@@ -18,8 +18,8 @@ import pytest
 from sandbox.engine import JSON, Engine, Finished, Limits, Paused
 from sandbox.errors import SandboxError
 from sandbox.kernel.engine import KernelEngine
+from tests.sandbox.promises import ACTING
 from tests.support.places import kernels
-from tests.support.promises import ACTING
 
 LIMITS = Limits(seconds=30.0, memory=256 * 1024 * 1024, output=10_000, pauses=5)
 

@@ -1,6 +1,6 @@
 """What hostile programs try, and the result. The tests run these tables; docs/security.md shows them.
 
-`python -m tests.support.promises` writes the tables of the page. An attempt is the body of a function that
+`python -m tests.sandbox.promises` writes the tables of the page. An attempt is the body of a function that
 may use `host` (facts of this machine) and `syscall`; it escapes if it returns something true. A control runs
 the same attempt in an ordinary interpreter of this user, where it must succeed: otherwise its failure in a
 sandbox would prove nothing.
@@ -273,7 +273,7 @@ def page() -> str:
         "\n### System calls\n",
         f"{len(REFUSED_CALLS)} are tried that a program in a kernel does not have (ENOSYS), such as "
         "`bpf`, `clone3`, `io_uring_setup`, `memfd_create`, `mount`, `ptrace`, `unshare` "
-        "([all](../tests/support/promises.py)). In Docker the same; an engine before version 23 "
+        "([all](../tests/sandbox/promises.py)). In Docker the same; an engine before version 23 "
         "answers EPERM.",
         "\n### Limits and crashes\n",
         "| a program in a kernel tries | result |",
