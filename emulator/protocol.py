@@ -97,7 +97,7 @@ class Message(Lenient):
     tool_call_id: str | None = None
     function_call: FunctionCall | None = None
     is_error: Any = Field(default=None, exclude=True)
-    """True if a result is marked as a failure: Messages and Responses can do that."""
+    """True if a result is marked as a failure: Messages and Responses can do that, and here a chat too."""
     approval: bool | None = Field(default=None, exclude=True)
     """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
     found_tools: list[str] | None = Field(default=None, exclude=True)
@@ -199,7 +199,9 @@ class ChatCompletionRequest(Lenient):
 
 
 _OF_FRONTS: Mapping[type[Lenient], Collection[str]] = {
-    model: [name for name, field in model.model_fields.items() if field.exclude]
+    model: [
+        name for name, field in model.model_fields.items() if field.exclude and name != "is_error"
+    ]
     for model in (ChatCompletionRequest, Message, HistoryCall)
 }
 """The fields that the other fronts set: a chat client cannot, for example, approve a call."""

@@ -14,7 +14,7 @@ SERVED = """
 import sys, types
 from emulator import cli
 
-def fake_serve(configuration, say):
+def fake_serve(configuration):
     import emulator.upstream.client, emulator.web.app, emulator.web.server.master
     print(sorted(name for name in sys.argv[1:] if sys.modules.get(name)))
 
