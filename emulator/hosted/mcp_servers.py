@@ -103,7 +103,7 @@ class MCPServers:
                 "mcp",
                 server.label,
                 name,
-                partial(self._sessions.call, server.address, client, server.label, name),
+                partial(self._sessions.call, server.address, client, server.label, tool),
                 needs_approval=server.asks(name, hints(tool)),
             )
             description = ""  # once, as for namespaces

@@ -27,6 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
 from mcp_types import ToolListChangedNotification as ToolListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
 from emulator.hosted.credentials import HIDDEN
@@ -127,14 +128,14 @@ class ServerSession:
 
     async def _list(self) -> Listing:
         listed: list[Tool] = []
-        cursor: str | None = None
+        cursor, seen = "", set[str]()
         try:
             with anyio.fail_after(LIST_SECONDS):
-                while len(listed) < MAX_LISTED:
-                    page = await self._open_client().list_tools(cursor=cursor)
+                while len(listed) < MAX_LISTED and cursor not in seen:
+                    seen.add(cursor)
+                    page = await self._open_client().list_tools(cursor=cursor or None)
                     listed += page.tools
-                    if not (cursor := page.next_cursor):
-                        break
+                    cursor = page.next_cursor or ""
         except TimeoutError:
             raise ServerFailed(f"it did not list its tools within {LIST_SECONDS} s") from None
         except Exception as error:
@@ -171,7 +172,7 @@ class ServerSession:
         address = self._address
         if address.url:
             http = httpx2.AsyncClient(
-                headers=list(address.headers),
+                headers=[*address.headers, ("Accept-Encoding", "identity")],
                 timeout=httpx2.Timeout(CONNECT_SECONDS, read=address.timeout + LIST_SECONDS),
                 event_hooks={"response": [self._examine]},
                 trust_env=False,
@@ -189,6 +190,9 @@ class ServerSession:
             watched(transport, self._note_end), message_handler=self._note_change, cache=None
         )
         await stack.enter_async_context(client)
+        # The SDK's own check runs the server's regular expressions, in the event loop of all sessions and
+        # without an end; `results` checks instead.
+        client.session.validate_tool_result = _no_check  # type: ignore[method-assign]
         tools = client.server_capabilities.tools
         if (
             client.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -215,6 +219,8 @@ class ServerSession:
     async def _examine(self, response: httpx2.Response) -> None:
         """Note an error's status, which the SDK does not report, and bound a body that is not a stream."""
         self._status = response.status_code if response.status_code >= 400 else 0
+        if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
+            raise httpx2.DecodingError(f"its reply is compressed ({encoding})")
         if "text/event-stream" not in response.headers.get("content-type", ""):
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)
@@ -252,9 +258,19 @@ class ServerSession:
         text = str(error).strip().partition("\n")[0].rstrip(".")
         explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
         text = text if explains else f"{type(error).__name__}: {text}"
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            text = f"its reply does not follow the protocol: {place}: {first['msg']}"
+        elif isinstance(error, MCPError) and self._status:
+            text += f" (HTTP {self._status})"
         for _, value in (*self._address.headers, *self._address.env):
             text = text.replace(value.removeprefix("Bearer ") or HIDDEN, HIDDEN)
         return text[:_MAX_DETAIL]
+
+
+async def _no_check(name: str, result: CallToolResult) -> None:
+    pass
 
 
 def _listed(tool: Tool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from emulator.hosted.address import ServerAddress, ServerFailed, SessionUnknown
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.hosted.listing import Listing
+from emulator.hosted.listing import ListedTool, Listing
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -45,10 +45,15 @@ class Sessions:
         return self.start(self._tools, address, client)
 
     def call(
-        self, address: ServerAddress, client: str, label: str, name: str, arguments: dict[str, Any]
+        self,
+        address: ServerAddress,
+        client: str,
+        label: str,
+        tool: ListedTool,
+        arguments: dict[str, Any],
     ) -> Future[HostedResult]:
         """Call a tool of the server that the client knows as ``label``. The future never raises."""
-        return self.start(self._call, address, client, label, name, arguments)
+        return self.start(self._call, address, client, label, tool, arguments)
 
     def close(self) -> None:
         """End all calls and sessions."""
@@ -77,16 +82,24 @@ class Sessions:
         return await session.tools()
 
     async def _call(
-        self, address: ServerAddress, client: str, label: str, name: str, arguments: dict[str, Any]
+        self,
+        address: ServerAddress,
+        client: str,
+        label: str,
+        tool: ListedTool,
+        arguments: dict[str, Any],
     ) -> HostedResult:
         from emulator.hosted.results import hosted_result
 
+        async def call() -> HostedResult:
+            session = await self._session(address, client)
+            result = await session.call(tool["name"], arguments)
+            return hosted_result(result, tool.get("output_schema"))
+
         try:
             with suppress(SessionUnknown):
-                session = await self._session(address, client)
-                return hosted_result(await session.call(name, arguments))
-            session = await self._session(address, client)
-            return hosted_result(await session.call(name, arguments))
+                return await call()
+            return await call()
         except ServerFailed as error:
             return HostedResult(f"MCP server {label!r} failed: {error}.", is_error=True)
 

@@ -102,7 +102,7 @@ class WebSearch:
             if table.mcp_tool is not None:
                 label, name = table.mcp_tool
                 address = operators_server(self._settings, label).address
-                return self._sessions.call(address, client, label, name, {"query": query})
+                return self._sessions.call(address, client, label, {"name": name}, {"query": query})
             return self._sessions.start(_found, table, item, query)
 
         return start

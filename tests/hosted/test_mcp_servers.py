@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -64,7 +66,7 @@ def called(hosted: HostedTools, name: str, **arguments: Any) -> HostedResult:
 
 
 def test_the_tools_are_listed_with_their_hints_and_schemas(shop: tuple[MCPServers, Path]) -> None:
-    """A tool whose schema cannot be used is left out; the others work."""
+    """A tool whose schema cannot be used is left out; the others work, on whichever page they are."""
     hosted = shop[0].resolve(chat(NAMED), "")
     [listing] = hosted.listings
     names = [tool["name"] for tool in listing.tools]
@@ -98,7 +100,9 @@ def test_images_are_parts_and_links_are_text(shop: tuple[MCPServers, Path]) -> N
     ("tool", "why"),
     [
         ("fail", "no such article"),
-        ("lie", "MCP server 'shop' failed: Invalid structured content returned by tool lie"),
+        ("lie", """does not match the outputSchema: price: "a lot" is not of type "number\""""),
+        ("omit", "does not match the outputSchema: there is no structured content"),
+        ("regex", "does not match the outputSchema: text: "),
         ("big", "larger than 4"),
     ],
 )
@@ -365,6 +369,59 @@ def test_a_program_calls_a_server_that_the_operator_names(
     assert "2.2" in str(upstream.requests[1]["messages"])
     prompt = str(upstream.requests[0]["messages"])
     assert "def price(article: str) -> dict" in prompt  # from its outputSchema
+
+
+GZIP = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
+BAD_REPLIES: list[tuple[str, list[tuple[str, str]], bytes, str]] = [
+    ("503 Service Unavailable", [], b"<html>", "an error response (HTTP 503)"),
+    ("200 OK", GZIP, gzip.compress(b"[]"), "its reply is compressed (gzip)"),
+]
+
+
+@pytest.mark.parametrize(("status", "headers", "body", "why"), BAD_REPLIES)
+def test_a_bad_reply_is_named(
+    servers: Callable[..., MCPServers],
+    status: str,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    why: str,
+) -> None:
+    """Compressed replies have no limit: a few bytes may become any number."""
+
+    def bad(environ: Any, start_response: Any) -> list[bytes]:
+        start_response(status, headers)
+        return [body]
+
+    with serve(bad) as url, pytest.raises(FailedDependency) as refused:
+        servers(mcp={"shop": {"url": url}}).resolve(chat(NAMED), "")
+    assert why in refused.value.message
+
+
+def test_a_list_that_is_not_valid_is_an_error_with_its_place(
+    servers: Callable[..., MCPServers],
+) -> None:
+    """Servers of earlier protocols answer `server/discover` with an error."""
+    info = {"name": "old", "version": "1"}
+    results: dict[str, Any] = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info},
+        "tools/list": {"tools": [{"name": "price"}]},
+    }
+
+    def old(environ: Any, start_response: Any) -> list[bytes]:
+        asked = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        if "id" not in asked:
+            start_response("202 Accepted", [])
+            return []
+        found = results.get(asked["method"])
+        error = {"code": -32601, "message": "Method not found"}
+        reply = {"result": found} if found else {"error": error}
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}).encode()]
+
+    with serve(old) as url, pytest.raises(FailedDependency) as refused:
+        servers(mcp={"shop": {"url": url}}).resolve(chat(NAMED), "")
+    expected = "its reply does not follow the protocol: tools.0.inputSchema: Field required."
+    assert refused.value.message.endswith(expected)
 
 
 def test_a_redirect_to_another_host_is_not_followed(servers: Callable[..., MCPServers]) -> None:

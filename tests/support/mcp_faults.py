@@ -31,6 +31,8 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kc
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 PRICED = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+SLOW_REGEX = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}
+"""Takes CPython's engine a time that doubles with each character."""
 TOOLS: dict[str, dict[str, Any]] = {
     "price": {
         "description": "What an article costs.",
@@ -41,6 +43,8 @@ TOOLS: dict[str, dict[str, Any]] = {
     "order": {"description": "Order an article.", "input_schema": TEXT},
     "slow": {"input_schema": {"type": "object", "properties": {"seconds": {"type": "number"}}}},
     "lie": {"input_schema": TEXT, "output_schema": PRICED},
+    "omit": {"input_schema": TEXT, "output_schema": PRICED},
+    "regex": {"input_schema": TEXT, "output_schema": SLOW_REGEX},
     "big": {"input_schema": TEXT},
     "picture": {"input_schema": TEXT},
     "fail": {"input_schema": TEXT},
@@ -60,10 +64,13 @@ def log(line: str) -> None:
 
 
 async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
-    log("list")
-    return types.ListToolsResult(
-        tools=[types.Tool(name=name, **one) for name, one in TOOLS.items()]
-    )
+    """Two pages, of which the second names itself as the next."""
+    tools = [types.Tool(name=name, **one) for name, one in TOOLS.items()]
+    is_first = params is None or params.cursor is None
+    if is_first:
+        log("list")
+    page = tools[:3] if is_first else tools[3:]
+    return types.ListToolsResult(tools=page, next_cursor="second page")
 
 
 def _text(text: str) -> types.CallToolResult:
@@ -85,6 +92,8 @@ async def call_tool(context: Any, params: Any) -> types.CallToolResult:
                 raise
         case "lie":
             return types.CallToolResult(content=[], structured_content={"price": "a lot"})
+        case "regex":
+            return types.CallToolResult(content=[], structured_content={"text": "a" * 22 + "b"})
         case "big":
             return _text("x" * 10_000_000)
         case "picture":
@@ -92,7 +101,8 @@ async def call_tool(context: Any, params: Any) -> types.CallToolResult:
             link = types.ResourceLink(type="resource_link", name="plan", uri="file:///plan.txt")
             return types.CallToolResult(content=[image, link])
         case "fail":
-            return _text("no such article").model_copy(update={"is_error": True})
+            failure = {"is_error": True, "structured_content": {"code": 7}}
+            return _text("no such article").model_copy(update=failure)
         case "die":
             os._exit(3)
         case "change":
