@@ -82,7 +82,8 @@ class DeferredTools:
     def _result(self, message: Message, call: HistoryCall | None) -> str:
         toolset, names = self.toolset, {*(message.found_tools or ())}
         found = [tool for tool in toolset.tools if names & {tool.name, self.servers.get(tool.name)}]
-        if not found and call and call.function and call.server_label == "":  # it ran here
+        is_exact = found and names.isdisjoint(self.servers.values())
+        if call and call.function and call.server_label == "" and not is_exact:  # it ran here
             return str(search(toolset, _query(call.function.arguments), call.function.name).content)
         absent = "No function was found." if message.role == "tool" else ""
         texts = (message.text, found_stubs(toolset, found) if found else absent)

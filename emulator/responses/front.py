@@ -27,6 +27,7 @@ from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
 from emulator.responses.hosted_items import check_approvals, listed_servers, used_containers
 from emulator.responses.items import Json
+from emulator.responses.loaded_tools import with_loads
 from emulator.responses.request import ResponseRequest
 from emulator.responses.response import initial_response
 from emulator.responses.stored import StoredResponses
@@ -93,6 +94,8 @@ class ResponseFront:
             read.added_tools,
         )
         answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
+        items_so_far = [*read.history, *input_items]
+        answer = with_loads(answer, request.tools or (), items_so_far, answer_request.hosted)
         start, event_log = initial_response(request), EventLog()
         writer = ResponseWriter(start, tools)
         events = writer.write(event_log.record(answer))

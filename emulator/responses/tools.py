@@ -229,13 +229,25 @@ def _loaded(tool: Json) -> Json:
 
 def chat_names(tool: Json) -> list[str]:
     """The names in chat of a tool, or of a namespace's members; a server's label."""
-    inside = tool.get(str(tool.get("type")))
-    fields = inside if isinstance(inside, dict) else tool
+    return [name for name, _ in _named_tools(tool)]
+
+
+def deferred_names(tools: Sequence[Json]) -> set[str]:
+    """The names in chat of the tools that a request's tool search defers."""
+    if all(tool.get("type") != SEARCH_TYPE for tool in tools):
+        return set()
+    named = (one for tool in tools for one in _named_tools(tool))
+    return {name for name, fields in named if fields.get("defer_loading") is True}
+
+
+def _named_tools(tool: Json) -> Iterator[tuple[str, Json]]:
     if tool.get("type") == "namespace":
-        return [
-            str(qualified(tool.get("name"), m.get("name"))) for m in _objects(tool.get("tools"))
-        ]
-    return [str(fields.get("name") or fields.get("server_label") or tool.get("type"))]
+        for member in _objects(tool.get("tools")):
+            yield str(qualified(tool.get("name"), member.get("name"))), member
+    else:
+        inside = tool.get(str(tool.get("type")))
+        fields = inside if isinstance(inside, dict) else tool
+        yield str(fields.get("name") or fields.get("server_label") or tool.get("type")), fields
 
 
 def found_tools(tools: Sequence[Json], names: Collection[str]) -> list[Json]:

@@ -126,19 +126,92 @@ def test_without_a_search_nothing_is_deferred(start_proxy: Any, upstream: Script
     assert "def crm_merge(" in str(upstream.requests[0]["messages"])
 
 
-def test_a_deferred_mcp_server_is_only_listed(start_proxy: Any, upstream: ScriptedUpstream) -> None:
-    """The tools of the operator's server are called as always after they were found."""
+@pytest.mark.parametrize("searched", [True, False], ids=["after a search", "without a search"])
+@pytest.mark.parametrize("approval", ["never", "always"])
+def test_a_deferred_mcp_server_is_only_listed(
+    start_proxy: Any, upstream: ScriptedUpstream, approval: str, searched: bool
+) -> None:
+    """The tools of the operator's server are called as always. Before its first call the server is in the
+    output of a search, without which the Agents SDK for JavaScript refuses the call."""
+    search = "```python\nsearch_tools(query='the price of an article')\n```"
     with shop_over_http() as shop:
-        row = {"url": shop.url}
-        item = {"type": "mcp", "server_label": "shop", "defer_loading": True}
-        upstream.reply("```python\nsearch_tools(query='the price of an article')\n```", "Found.")
-        body = {"model": "m", "input": "Hi.", "tools": [{"type": "tool_search"}, item]}
-        answer = send(f"{start_proxy(mcp={'shop': row})}/responses", body)
-        assert answer[0] == 200
-    first, second = (str(request["messages"]) for request in upstream.requests)
+        item: Json = {"type": "mcp", "server_label": "shop", "defer_loading": True}
+        tools = [{"type": "tool_search"}, item | {"require_approval": approval}]
+        upstream.reply(*([search] if searched else []), "```python\nprice(article='tea')\n```")
+        url = f"{start_proxy(mcp={'shop': {'url': shop.url}})}/responses"
+        body: Json = {"model": "m", "input": "Tea?", "tools": tools}
+        upstream.reply(*(["It costs 3."] if approval == "never" else []))
+        answer = send(url, body)[2]
+        upstream.reply("Bye.")
+        ids = {"previous_response_id": answer["id"]}
+        said: Json = {"role": "user", "content": "Thanks."}
+        if approval == "always":
+            request_id = answer["output"][-1]["id"]
+            said = {"type": "mcp_approval_response", "approval_request_id": request_id}
+            said["approve"] = True
+        send(url, {**body, **ids, "input": [said]})
+    kinds = [item["type"] for item in answer["output"]]
+    call = "mcp_call" if approval == "never" else "mcp_approval_request"
+    assert kinds[:4] == ["mcp_list_tools", "tool_search_call", "tool_search_output", call]
+    assert answer["output"][1]["arguments"].keys() == {"query" if searched else "paths"}
+    validator("ToolSearchOutput").validate(answer["output"][2])
+    assert [tool["server_label"] for tool in answer["output"][2]["tools"]] == ["shop"]
+    first = str(upstream.requests[0]["messages"])
     assert "def search_tools(" in first
     assert first.count("def ") == 1
-    assert second.count("def ") > 1
+    assert ["def price(" in str(one["messages"]) for one in upstream.requests[1:]] == [searched] * (
+        len(upstream.requests) - 1
+    )
+    assert broken_prefixes(upstream.requests) == []
+
+
+@pytest.mark.parametrize("search", [TOOLS[0], {"type": "tool_search", "execution": "client"}])
+@pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
+def test_a_call_without_a_search_loads_its_tool_first(
+    start_proxy: Any, upstream: ScriptedUpstream, how: str, search: Json
+) -> None:
+    """Once in a run of the client, which starts at the user's message; the model does not see it."""
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
+    call = "```python\ncrm_merge(id='c1')\nrefund_order(id='o1')\nclock(id='Oslo')\n```"
+    upstream.reply(call, "```python\ncrm_merge(id='c2')\n```", "Done.", call)
+    items: list[Any] = []
+    runs: list[list[Any]] = []
+    new: list[Any] = []
+    before: Any = None
+    for said in ("Merge c1.", "Again."):
+        new.append({"role": "user", "content": said})
+        runs.append([])
+        while new:
+            items += new
+            request: Json = {"model": "m", "tools": [search, *TOOLS[1:]], "input": items}
+            request |= {"store": False}
+            if how == "previous response":
+                request |= {"input": new, "store": True}
+                request |= {"previous_response_id": before.id} if before else {}
+            if "streamed" in how:
+                with client.responses.stream(**request) as stream:
+                    before = stream.get_final_response()
+            else:
+                before = client.responses.create(**request)
+            output = [item.model_dump(exclude_none=True) for item in before.output]
+            items += output
+            runs[-1] += output
+            new = [
+                {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
+                for item in output
+                if item["type"] == "function_call" and said != "Again."
+            ]
+    for run, merges in zip(runs, (2, 1), strict=True):
+        searched = [item["arguments"] for item in run if item["type"] == "tool_search_call"]
+        assert searched == [{"paths": ["crm.merge"]}, {"paths": ["refund_order"]}][: len(searched)]
+        assert len(searched) == merges
+        loaded = [item["tools"] for item in run if item["type"] == "tool_search_output"]
+        assert [tool["name"] for [tool] in loaded] == ["crm", "refund_order"][:merges]
+        assert [tool["name"] for tool in loaded[0][0]["tools"]] == ["merge"]
+        kinds = [item["type"] for item in run][:3]
+        assert kinds == ["tool_search_call", "tool_search_output", "function_call"]
+    assert broken_prefixes(upstream.requests) == []
+    assert "paths" not in str(upstream.requests[-1]["messages"][1:])
 
 
 CLIENT_SEARCH: Json = {
@@ -300,7 +373,7 @@ def test_the_namespace_of_a_deferred_function_is_its_name(
     url = f"{start_proxy()}/responses"
     body: Json = {"model": "m", "input": "Refund o1.", "tools": TOOLS}
     answer = send(url, body)[2]
-    [call] = answer["output"]
+    call = answer["output"][-1]
     assert (call["namespace"], call["name"]) == ("refund_order", "refund_order")
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "ok"}
     send(url, {**body, "input": [result], "previous_response_id": answer["id"]})
