@@ -96,7 +96,7 @@ class NativeTurn:
         self._end: Chunk | None = None
         self._finish_reason: str | None = None
         self._sent_calls = 0
-        self._dropped_cut_call = False
+        self._cut_off = self._dropped_cut_call = False
         self._sent_from: Counter[tuple[str, str, bytes]] = Counter()
         """How often each call was sent from each place."""
         self._has_content = False
@@ -150,14 +150,14 @@ class NativeTurn:
 
     def close(self) -> Iterator[Chunk]:
         """The upstream has ended, or the proxy has closed it."""
-        cut_off = not self.done and is_truncated(self._finish_reason)
+        self._cut_off = not self.done and is_truncated(self._finish_reason)
         for call in self._assembler.close():
-            if cut_off and not call.is_complete:
+            if self._cut_off and not call.is_complete:
                 metrics.NATIVE_REPAIRS.labels("cut").inc()
                 self._dropped_cut_call = True
             else:
                 yield from self._send([call])
-        yield from self._events(self._reply.close(cut_off=cut_off))
+        yield from self._events(self._reply.close(cut_off=self._cut_off))
 
     def end(self, *, length: bool = False) -> Chunk:
         """The last chunk with a choice; ``length`` if the proxy truncated the answer."""
@@ -184,7 +184,7 @@ class NativeTurn:
         found = self._reply.verdict
         if isinstance(found, UnusableReply) and found.kind == "required":
             return found
-        if is_truncated(self._finish_reason) and not self.done:
+        if self._cut_off and self._finish_reason:
             return FinalReply()
         if isinstance(found, UnusableReply) and found.kind in ("invalid", "promised"):
             return found
