@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import profile_of
 from emulator.configuration import Configuration, ConfigurationError, read
 from emulator.errors import EmulatorError
-from emulator.fit.outcomes import Outcomes
+from emulator.fit.outcomes import Outcomes, TaskOutcome
 from emulator.fit.playing import UpstreamAway, WayRefused, open_pipelines, play
 from emulator.fit.profile_file import CannotWrite, as_toml, write
 from emulator.fit.progress import Progress
@@ -38,8 +40,8 @@ from emulator.upstream import local_model
 from emulator.upstream.failures import without_password
 from emulator.upstream.routes import Routes
 
-_SLOW = 3
-"""A way whose first answers all take too long is given up."""
+_FAILURES = 3
+"""A way whose first answers all take too long is given up, and a server that fails in a row."""
 _STOPPED = 1
 _INTERRUPTED = 130
 
@@ -105,10 +107,14 @@ def _fit(
     print(report.json() if options.json else _printable(str(report)), flush=True)
     say(problem)
     if report.done < report.total and not problem:
-        say(f"{report.done} of {report.total} tasks. Run the command again to continue.")
+        again = "Run the command again to continue." if len(report.missing) < len(ways) else ""
+        say(f"{report.done} of {report.total} tasks. {again}")
     if not report.scores:
         return code or _STOPPED
     say(f"\n{report.advice}")
+    if report.doubt:
+        say(report.doubt)
+        return code or (_STOPPED if options.write else 0)
     row = next(w for w in ways if w.name == report.recommended.way).row_for(server.model)
     remark = f"tool-emulator fit, {datetime.now(UTC):%Y-%m-%d}: solved {report.recommended.solved}"
     if not options.write:
@@ -130,10 +136,13 @@ class _Run:
     server: FitServer
     outcomes: Outcomes
     ways: Sequence[Way]
+    refused: dict[str, str] = field(default_factory=dict)
+    """Ways that are given up in this run, and why."""
 
     def measure(self) -> None:
         """Ask each task in each way, as far as the state and the budget allow. Raises `UpstreamAway`."""
-        until = time.monotonic() + 60 * self.options.minutes if self.options.minutes else None
+        minutes = self.options.minutes
+        until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         possible = [way for way in self.ways if not way.impossible]
         fields = {
             "model": self.server.route.client_model,
@@ -148,28 +157,31 @@ class _Run:
             for task, way in todo:
                 known = self.outcomes.of(way.name)
                 if (way.name, task.id) not in self.outcomes.known and not self._gives_up(way.name):
-                    if until is not None and time.monotonic() > until:
+                    if time.monotonic() > until:
                         return
                     try:
                         pipeline = pipelines[way.name]
                         self.outcomes.add(play(pipeline, way.name, task, fields, first=not known))
                     except WayRefused as error:
-                        self.outcomes.refuse(way.name, f"refused by the server: {error}")
+                        self.refused[way.name] = f"refused by the server: {error}"
+                    latest = [*self.outcomes.known.values()][-max(_FAILURES, len(possible)) :]
+                    if len(latest) >= _FAILURES and all(o.is_upstreams_fault for o in latest):
+                        for outcome in latest:
+                            del self.outcomes.known[outcome.way, outcome.task]
+                        raise UpstreamAway(latest[-1].problem)
                 progress.advance(self._summary(possible))
 
     def _gives_up(self, way: str) -> bool:
-        if way in self.outcomes.refused:
-            return True
-        first = self.outcomes.of(way)[:_SLOW]
+        first = self.outcomes.of(way)[:_FAILURES]
         seconds = self.options.seconds
-        if len(first) == _SLOW and all(each.problem and each.seconds >= seconds for each in first):
-            self.outcomes.refuse(way, f"no answer within {seconds:g} seconds")
-        return way in self.outcomes.refused
+        if len(first) == _FAILURES and all(o.problem and o.seconds >= seconds for o in first):
+            self.refused[way] = f"no answer within {seconds:g} seconds"
+        return way in self.refused
 
     def _summary(self, ways: Sequence[Way]) -> str:
         parts = []
         for way in ways:
-            if way.name not in self.outcomes.refused:
+            if way.name not in self.refused:
                 known = self.outcomes.of(way.name)
                 parts.append(f"{way.name} {sum(each.arguments for each in known)}/{len(known)}")
         return "  ".join(parts)
@@ -177,16 +189,12 @@ class _Run:
     def report(self) -> Report:
         by_id = {task.id: task for task in tasks()}
         measured = [
-            way.name
-            for way in self.ways
-            if not way.impossible and way.name not in self.outcomes.refused
+            way.name for way in self.ways if not way.impossible and way.name not in self.refused
         ]
         common = set(by_id)
         for way in measured:
             common &= {outcome.task for outcome in self.outcomes.of(way)}
         missing = {way.name: way.impossible for way in self.ways if way.impossible}
-        names = {way.name for way in self.ways}
-        missing |= {way: why for way, why in self.outcomes.refused.items() if way in names}
         scores = [
             score(way, [each for each in self.outcomes.of(way) if each.task in common], by_id)
             for way in measured
@@ -196,11 +204,18 @@ class _Run:
             self.outcomes.identity,
             self.server.kind.name,
             scores,
-            missing,
+            missing | self.refused,
+            {way: why for way in measured if (why := _problem(self.outcomes.of(way)))},
             current_way(self.settings, self.server.route, self.ways),
             len(common) if measured else 0,
             len(by_id),
         )
+
+
+def _problem(outcomes: Sequence[TaskOutcome]) -> str:
+    found = Counter(outcome.problem for outcome in outcomes if outcome.problem)
+    number = f"{found.total()} of {len(outcomes)} answers failed"
+    return f"{number}, most often: {found.most_common(1)[0][0]}" if found else ""
 
 
 def _chat_template(file: Path | None, server: FitServer, path: Path) -> ChatTemplate:

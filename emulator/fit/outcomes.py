@@ -33,17 +33,18 @@ class TaskOutcome:
     calls: tuple[Call, ...] = ()
     problem: str = ""
     """Why there is no usable answer."""
+    is_upstreams_fault: bool = False
+    """The next run asks again."""
 
 
 @dataclass
 class Outcomes:
-    """The outcomes so far, by way and task, and the ways that the server refused, with its message."""
+    """The outcomes so far, by way and task."""
 
     path: Path
     identity: Mapping[str, str]
     """What is measured: server, model, tasks."""
     known: dict[tuple[str, str], TaskOutcome] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> None:
         """Read the lines of earlier runs; a line that was cut off is ignored. Raises ``OSError``."""
@@ -54,8 +55,6 @@ class Outcomes:
                 row = json.loads(line)
                 if "identity" in row:
                     ours = row["identity"] == self.identity
-                elif ours and "refused" in row:
-                    self.refused[str(row["way"])] = str(row["refused"])
                 elif ours and row.keys() == {each.name for each in fields(TaskOutcome)}:
                     self.known[row["way"], row["task"]] = TaskOutcome(**row)
 
@@ -68,11 +67,8 @@ class Outcomes:
 
     def add(self, outcome: TaskOutcome) -> None:
         self.known[outcome.way, outcome.task] = outcome
-        self._append(asdict(outcome))
-
-    def refuse(self, way: str, reason: str) -> None:
-        self.refused[way] = reason
-        self._append({"way": way, "refused": reason})
+        if not outcome.is_upstreams_fault:
+            self._append(asdict(outcome))
 
     def of(self, way: str) -> list[TaskOutcome]:
         return [outcome for (name, _), outcome in self.known.items() if name == way]

@@ -26,6 +26,7 @@ from emulator.upstream.upstreams import Upstreams
 _AWAY = (401, 403, 408, 429, 503)
 _BROKEN = 502
 """From this status on the request was accepted, or never arrived."""
+_TIMEOUT = 504
 
 
 class UpstreamAway(Exception):
@@ -78,24 +79,28 @@ def play(
     trace = Trace("fit", "", "", records_wire=False)
     token = traces.current.set(trace)
     calls: list[Call] = []
-    has_words, problem = False, ""
+    has_words, is_cut_off, is_upstreams_fault, problem = False, False, False, ""
     began = time.monotonic()
     try:
-        for message in _messages(pipeline, task, fields):
-            calls += map(_call, message.get("tool_calls") or ())
-            has_words = bool(message["content"])
+        for choice in _choices(pipeline, task, fields):
+            calls += map(_call, choice["message"].get("tool_calls") or ())
+            has_words = bool(choice["message"]["content"])
+            is_cut_off = choice["finish_reason"] == "length"
     except UpstreamFailed as error:
         if error.status in _AWAY or error.code == "upstream_down":
             raise UpstreamAway(error.message) from error
         if first and error.status < _BROKEN:
             raise WayRefused(error.message) from error
         problem = error.message
+        is_upstreams_fault = error.status >= 500 and error.status != _TIMEOUT
     except EmulatorError as error:
         problem = error.message
     finally:
         traces.current.reset(token)
     verdict = task.judge(calls)
     answered = not problem and (has_words or bool(calls))
+    if is_cut_off and not (verdict.arguments and answered):
+        problem = f"cut off at {fields['max_tokens']} tokens (--max-tokens)"
     return TaskOutcome(
         way=way,
         task=task.id,
@@ -108,20 +113,22 @@ def play(
         seconds=round(time.monotonic() - began, 2),
         calls=tuple(calls),
         problem=problem,
+        is_upstreams_fault=is_upstreams_fault,
     )
 
 
-def _messages(
+def _choices(
     pipeline: Pipeline, task: Task, fields: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the model's messages. After each call, send the task's result. Raises `EmulatorError`."""
+    """Yield the model's answers. After each call, send the task's result. Raises `EmulatorError`."""
     messages: list[Mapping[str, Any]] = [{"role": "user", "content": task.ask}]
     call_count = 0
     while True:
         body = {**fields, "messages": messages, "tools": task.tools, "stream": True}
         request = pipeline.read(parse_chat(json_codec.dumps(body)))
-        message = collect(complete(pipeline, request))["choices"][0]["message"]
-        yield message
+        choice = collect(complete(pipeline, request))["choices"][0]
+        yield choice
+        message = choice["message"]
         calls = message.get("tool_calls") or ()
         call_count += len(calls)
         if not calls or call_count >= len(task.calls):

@@ -25,13 +25,13 @@ def write(path: Path, row: Mapping[str, Any], remark: str) -> None:
     if not all(str(value).isprintable() for value in (*row.values(), remark)):
         raise CannotWrite(f"the model's name is not printable: {row['name']!r}")
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = path.read_bytes().decode() if path.exists() else ""
         end = re.escape(f"# end of {row['name']}\n")
         earlier = re.compile(rf"^#[^\n]*\n\[\[profiles\]\]\n(?:(?!#)[^\n]*\n)*{end}", re.MULTILINE)
         others = earlier.sub("", text).rstrip("\n")
         added = f"{others}\n\n{as_toml(row, remark)}".lstrip("\n")
         tomllib.loads(added)
-        path.write_text(added, "utf-8")
+        path.write_bytes(added.encode())  # the lines' ends stay as they are
     except tomllib.TOMLDecodeError as error:
         raise CannotWrite(f"{path}: a row cannot be added: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -35,6 +35,8 @@ class Report:
     scores: Sequence[Score]
     missing: Mapping[str, str]
     """Ways without a score, and why."""
+    problems: Mapping[str, str]
+    """Why answers of a way failed."""
     current: str
     """The way of the settings."""
     done: int
@@ -61,6 +63,21 @@ class Report:
             ". Their intervals overlap: the difference may be chance." if noise else "."
         )
 
+    @property
+    def doubt(self) -> str:
+        """Why the recommendation is no reason for a profile yet; "" if it is one."""
+        best = self.recommended
+        low = best.solved.interval[0]
+        rivals = [s.way for s in self.scores if s is not best and s.solved.interval[1] >= low]
+        if not best.arguments.count:
+            return "No profile is worth writing: no call was right."
+        if self.done == self.total or not rivals:
+            return ""
+        return (
+            f"Too early for a profile: after {self.done} of {self.total} tasks, the intervals of solved of "
+            f"{best.way} and {', '.join(rivals)} overlap. It needs all tasks, or intervals apart."
+        )
+
     def json(self) -> str:
         found: dict[str, Any] = {
             **self.identity,
@@ -69,6 +86,7 @@ class Report:
             "tasks_total": self.total,
             "ways": [score.json() for score in self.scores],
             "missing": dict(self.missing),
+            "problems": dict(self.problems),
             "current": self.current,
             "recommended": self.recommended.way if self.scores else "",
         }
@@ -76,8 +94,9 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-        lines += map(_row, self.scores)
-        lines += ["", *(f"{way}: {reason}" for way, reason in self.missing.items())]
+        lines = [*lines, *map(_row, self.scores), ""] if self.scores else []
+        reasons = {**self.missing, **self.problems}
+        lines += [f"{way}: {reason}" for way, reason in reasons.items()]
         return "\n".join(lines).strip()
 
 
