@@ -305,7 +305,10 @@ ANYTHING = {"type": ["string", "number", "boolean", "object", "array", "null"]}
         ({"type": "string", "minLength": 2, "maxLength": 10**6}, {"type": "string", "minLength": 2}),
         ({"type": "string", "pattern": r"^\d{4}-[\dA-F]{2}$"},
          {"type": "string", "pattern": "^[0-9]{4}-[0-9A-F]{2}$"}),
-        ({"type": "string", "pattern": "^(a|b)+$"}, {"type": "string", "pattern": "^(a|b)+$"}),
+        ({"type": "string", "pattern": "^(a|b)+$", "maxLength": 5},
+         {"type": "string", "pattern": "^(a|b)+$"}),
+        ({"type": "string", "minLength": 3.0}, {"type": "string", "minLength": 3}),
+        ({"type": "number", "minimum": 1e300}, {"type": "number"}),
         # llama.cpp refuses these patterns, or compiles them to something else.
         *(({"type": "string", "pattern": pattern}, TEXT)
           for pattern in ("a", "^a|b$", "^.*$", "^[^a]$", r"^\w$", "^(?=a)b$", r"^\/$", "^é{2000}$")),
@@ -350,7 +353,13 @@ def test_definitions_of_several_tools_do_not_mix() -> None:
 
 def test_a_schema_that_no_server_would_compile_is_not_sent() -> None:
     words = [f"{n} {'word ' * 80}" for n in range(1000)]
-    for schema in ({"enum": words}, False):
+    contradictions = [
+        {"type": "integer", "minimum": 0.2, "maximum": 0.8},
+        {"type": "number", "exclusiveMinimum": 5, "maximum": 5},
+        {"type": "string", "minLength": 5, "maxLength": 2},
+        {"type": "array", "minItems": 5, "maxItems": 2},
+    ]
+    for schema in ({"enum": words}, False, *contradictions):
         toolset = Toolset.parse([function("f", one(schema))])
         assert reply_schema(toolset.tools, CallPolicy()) is None
 

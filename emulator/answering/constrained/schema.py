@@ -223,17 +223,17 @@ class _ToolSchema:
             if valid := [run for run in runs if self._reading.admits(run, schema)]:
                 return {"enum": valid}
         pattern = limits.pop("pattern", None)
-        written = {name: limit for name, limit in limits.items() if 0 <= limit <= MAX_COUNT}
-        if pattern is not None and _is_portable(pattern):
-            written["pattern"] = re.sub(
-                r"\[[^\]]*\]|\\d",
-                lambda found: found[0].replace("\\d", "0-9" if found[0] != "\\d" else "[0-9]"),
-                pattern,
-            )
-        return {"type": "string", **written}
+        if pattern is None or not _is_portable(pattern):
+            return {"type": "string", **_counts(limits)}
+        plain = re.sub(  # without lengths: vLLM refuses a pattern with them, llama.cpp ignores them
+            r"\[[^\]]*\]|\\d",
+            lambda found: found[0].replace("\\d", "0-9" if found[0] != "\\d" else "[0-9]"),
+            pattern,
+        )
+        return {"type": "string", "pattern": plain}
 
     def _number(self, kind: str, view: Json, schema: Schema) -> Json:
-        bounds = {name: view[name] for name in _BOUNDS if name in view}
+        bounds = {n: view[n] for n in _BOUNDS if abs(view.get(n, math.inf)) <= _SAFE_INTEGER}
         if self._source is not None:
             numbers = map(json.loads, self._source.numbers())
             if valid := [number for number in numbers if self._reading.admits(number, schema)]:
@@ -242,14 +242,14 @@ class _ToolSchema:
                 kind = "integer"  # llama.cpp enforces no bounds of other numbers
         if kind == "integer":
             bounds = _whole_bounds(bounds)
-        return {"type": kind, **bounds}
+        return {"type": kind, **_satisfiable(bounds)}
 
     def _array(self, view: Json) -> Json:
         if prefix := view.get("prefixItems"):
             items = [self._value(part) for part in prefix]
             exactly = {"minItems": len(items), "maxItems": len(items)}
             return {"type": "array", "prefixItems": items, **exactly}
-        counts = {n: view[n] for n in ("minItems", "maxItems") if 0 <= view.get(n, -1) <= MAX_COUNT}
+        counts = _counts({n: view[n] for n in ("minItems", "maxItems") if n in view})
         if view.get("uniqueItems") and self._source is not None:
             counts["maxItems"] = max(1, counts.get("minItems", 0))
         return {"type": "array", "items": self._value(view.get("items", True)), **counts}
@@ -307,6 +307,19 @@ def _is_portable(pattern: str) -> bool:
     return True
 
 
+def _counts(limits: Mapping[str, float]) -> dict[str, int]:
+    return {n: int(limit) for n, limit in _satisfiable(limits).items() if limit <= MAX_COUNT}
+
+
+def _satisfiable(limits: Mapping[str, float]) -> Mapping[str, float]:
+    """Return ``limits``. Raises `_NoValue` if they contradict each other: xgrammar refuses such a schema."""
+    low = max((limit for name, limit in limits.items() if "min" in name.lower()), default=-math.inf)
+    high = min((limit for name, limit in limits.items() if "max" in name.lower()), default=math.inf)
+    if low > high or (low == high and any(name.startswith("exclusive") for name in limits)):
+        raise _NoValue
+    return limits
+
+
 def _whole_numbers_fit(view: Json) -> bool:
     step = view.get("multipleOf", 1)
     return bool(step) and (1 / step).is_integer()
@@ -319,4 +332,4 @@ def _whole_bounds(bounds: Mapping[str, float]) -> dict[str, int]:
     high = [math.floor(bounds["maximum"])] if "maximum" in bounds else []
     high += [math.ceil(bounds["exclusiveMaximum"]) - 1] if "exclusiveMaximum" in bounds else []
     found = {"minimum": max(low, default=None), "maximum": min(high, default=None)}
-    return {k: v for k, v in found.items() if v is not None and abs(v) <= _SAFE_INTEGER}
+    return {k: v for k, v in found.items() if v is not None}
