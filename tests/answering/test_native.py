@@ -414,7 +414,11 @@ def test_of_a_reply_that_was_cut_off_no_half_call_leaves(
         frames({"reasoning_content": "Hm."}, finish="length"),
         frames(call("get_weather", '{"ci'), finish="length"),
     )
-    for calls, finish in (([], "length"), ([LONDON], "length"), *[([], "length")] * 2):  # as emulated: test_cut_off.py
+    for calls, finish in (
+        ([], "length"),
+        ([LONDON], "length"),
+        *[([], "length")] * 2,
+    ):  # as emulated: test_cut_off.py
         answer = native.chat.completions.create(model="m", messages=QUESTION, tools=TOOLS)
         assert _told(answer.choices[0])[1:] == (calls, finish)
 
