@@ -101,8 +101,8 @@ class ChunkReader:
                 self._received.has_finish = True
             else:
                 choice["finish_reason"] = None
-        if choice.get("logprobs") and not _is_logprobs(choice["logprobs"]):
-            choice["logprobs"] = None
+        if choice.get("logprobs"):
+            choice["logprobs"] = _mended_logprobs(choice["logprobs"])
         delta = choice["delta"]
         if type(delta) is not dict:
             raise _misfit("delta", delta)
@@ -261,18 +261,25 @@ def _has_counts(details: Any) -> bool:
     )
 
 
-def _is_logprobs(logprobs: Any) -> bool:
-    return type(logprobs) is dict and all(
-        tokens is None or (type(tokens) is list and all(map(_is_token, tokens)))
-        for tokens in logprobs.values()
-    )
+def _mended_logprobs(logprobs: Any) -> dict[str, Any] | None:
+    """The log probabilities with the fields that clients require; None if they are of another type."""
+    lists = logprobs.values() if type(logprobs) is dict else ["no list"]
+    if not all(tokens is None or _are_tokens(tokens) for tokens in lists):
+        return None
+    return {
+        name: tokens and [{"top_logprobs": [], **token} for token in tokens]
+        for name, tokens in logprobs.items()
+    }
 
 
-def _is_token(token: Any) -> bool:
-    return (
+def _are_tokens(tokens: Any) -> bool:
+    return type(tokens) is list and all(
         type(token) is dict
         and type(token.get("token")) is str
         and type(token.get("logprob")) in (int, float)
+        and type(token.get("bytes", [])) in (list, type(None))
+        and _are_tokens(token.get("top_logprobs", []))
+        for token in tokens
     )
 
 

@@ -61,7 +61,7 @@ def test_the_embedded_model_is_used_only_where_nothing_is_configured_and_that_is
 ) -> None:
     """An exported EMULATOR_CONFIG or OPENAI_API_KEY used to be found by the Makefile in a way of its own."""
     ended = make(tmp_path, *arguments, **variables)
-    assert ended.stdout.splitlines()[-1] == f"started: {started}"
+    assert ended.stdout.splitlines()[-1] == f"started: {started}", ended.stderr
     assert (EMBEDDED in ended.stderr) == ("--local-model" in started)
 
 
@@ -71,7 +71,7 @@ def test_an_install_tells_each_package_as_it_comes(tmp_path: Path) -> None:
         "Installing -r requirements.txt",
         "  flask",
         "started: app.py --base-url http://h/v1",
-    ]
+    ], ended.stderr
 
 
 def test_a_mistake_starts_nothing(tmp_path: Path) -> None:

@@ -117,6 +117,16 @@ TEXTS: dict[str, tuple[list[Any] | bytes, Outcome]] = {
         HELLO,
     ),
     "log probabilities that are none": ([chunk({"content": "Hello!"}, "stop", logprobs=[1])], HELLO),
+    "log probabilities without alternatives": (
+        [chunk({"content": "Hello!"}, "stop", logprobs={"content": [{"token": "Hello!", "logprob": -1}]})],
+        HELLO,
+    ),
+    "alternatives that are none": (
+        [chunk({"content": "Hello!"}, "stop", logprobs={
+            "content": [{"token": "Hello!", "logprob": -1, "top_logprobs": ["Hi!"]}]
+        })],
+        HELLO,
+    ),
     "null tool calls": (
         [chunk({"content": "Hello!", "tool_calls": None, "function_call": None}, "stop")], HELLO,
     ),
