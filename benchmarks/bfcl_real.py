@@ -33,9 +33,12 @@ from benchmarks.bfcl_parsers import Calls, Parser, parsers, parsers_of_2024
 from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
 from emulator import logs
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
+from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
 from emulator.engines import open_engines
 from emulator.programs.driver import Driver
@@ -135,7 +138,10 @@ def _case(row: dict[str, Any]) -> Case:
 def read_by_us(engine: Engine, reply: RealReply) -> Calls:
     """The calls that the proxy makes of a reply at the first attempt, over all turns of its program."""
     driver = Driver((engine,), Toolset.parse(reply.case.tools))
-    draft = ProgramDraft(driver, required=False, by_statement=False, seed=0)
+    toolset = driver.toolset
+    draft = ProgramDraft(
+        ProgramRuns(driver), IntentJudge(toolset), Quotations((), toolset), stream_calls="block"
+    )
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     for _ in read.feed(reply.text):
         pass

@@ -18,9 +18,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
+from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.programs.driver import Driver
@@ -158,7 +161,8 @@ def chunks_of(text: str, size: int) -> list[str]:
 
 def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
-    draft = ProgramDraft(Driver((NoEngine(),), TOOLSET), required=False, by_statement=True, seed=0)
+    runs = ProgramRuns(Driver((NoEngine(),), TOOLSET))
+    draft = ProgramDraft(runs, IntentJudge(TOOLSET), Quotations((), TOOLSET))
     prose = Prose(StopFilter(None), hold=False)
     reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
     for chunk in chunks:

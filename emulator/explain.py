@@ -15,16 +15,16 @@ from typing import Any
 from emulator import json_codec, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.first_turn import first_turn
+from emulator.answering.new_reply import new_reply
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
+from emulator.answering.user_request import Request
 from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_engines
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
 from emulator.programs.driver import Driver
-from emulator.programs.repeats import repeated_calls
 from emulator.protocol import ChatCompletionRequest, parse_chat
 from emulator.reading.diagnostics import render
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
@@ -115,32 +115,25 @@ def explain(
             one_at_a_time=answer_request.call_policy.one_at_a_time,
         )
         state = TurnState(
-            messages, fields, answer_request.call_policy, None, constrained=constrained
+            messages,
+            fields,
+            answer_request.call_policy,
+            None,
+            Quotations(request.messages, answer_request.toolset),
+            constrained=constrained,
+            conversation=Request(request.messages),
         )
-        judged = _judged(settings, answer_request, driver, state, reply)
+        judged = _judged(answer_request, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)
 
 
 def _judged(
-    settings: Settings, answer_request: AnswerRequest, driver: Driver, state: TurnState, reply: str
+    answer_request: AnswerRequest, driver: Driver, state: TurnState, reply: str
 ) -> Explanation:
     """The sections that show how `answerer` would treat the reply."""
-    draft = ProgramDraft(
-        driver,
-        required=answer_request.call_policy.required,
-        by_statement=settings.stream_calls != "block",
-        seed=0,
-        repeated_calls=repeated_calls(answer_request.chat.messages),
-    )
-    hold = answer_request.call_policy.required or answer_request.answer_format is not None
-    reading = ReplyReader(
-        draft,
-        Prose(StopFilter(answer_request.chat.stop), hold=hold),
-        answer_request.call_policy,
-        answer_format=answer_request.answer_format,
-        recover_reasoning=settings.recover_reasoning,
-        constrained=state.constrained,
-    )
+    reading = new_reply(answer_request, driver, state, seed=0)
+    draft = reading.draft
+    assert isinstance(draft, ProgramDraft), "there is no interpreter"
     trace = Trace("explained", "", "")
     turn = trace.begin_turn("", state.messages, {})
     token = traces.current.set(trace)

@@ -24,8 +24,6 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.block_intent import IntentJudge
-from emulator.answering.cell_draft import CellDraft
 from emulator.answering.cell_resume import resume_cell
 from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.conversation import Conversation
@@ -33,14 +31,14 @@ from emulator.answering.deltas import read_deltas
 from emulator.answering.first_turn import first_turn
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
+from emulator.answering.new_reply import new_reply
 from emulator.answering.profiles import reasoning_start_of
-from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
+from emulator.answering.shown_program import ShownProgram
 from emulator.answering.turn_state import TurnState
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.user_request import Request
@@ -72,8 +70,6 @@ from emulator.programs.ended import (
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.held_run import HeldRun
 from emulator.programs.origin import Origin
-from emulator.programs.program import Call
-from emulator.programs.repeats import repeated_calls
 from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import SavedProgram, save
 from emulator.settings import Settings
@@ -175,15 +171,13 @@ class Answerer:
             spans=conversation.transcript_spans(request.toolset, ended),
             session=session,
         )
-        quotations = Quotations(chat.messages, request.toolset)
-        constrained = request.expects_json(fields)
         state = TurnState(
             messages,
             fields,
             request.call_policy,
             session,
-            quotations,
-            constrained=constrained,
+            Quotations(chat.messages, request.toolset),
+            constrained=request.expects_json(fields),
             conversation=Request(chat.messages),
         )
         words: list[str] = []
@@ -224,7 +218,14 @@ class Answerer:
         seed = fresh_seed()
         verdict: Verdict = FinalReply()
         while True:
-            reply = self._new_reply(driver, seed, state)
+            reply = new_reply(
+                self.request,
+                driver,
+                state,
+                seed=seed,
+                reasoning_start=self._reasoning_start(state),
+                shown=self._shown_program,
+            )
             try:
                 finish_reason = yield from self._read(reply, state, counter)
             except UpstreamFailed as error:
@@ -300,48 +301,12 @@ class Answerer:
         state.add_repair(reply, verdict)
         return None
 
-    def _repeated_calls(self, state: TurnState) -> list[Call]:
-        """Calls that the model is asked about once. They are valid: a model that repeats them gets them."""
-        if state.attempt or not self.settings.repair_attempts:
-            return []
-        return repeated_calls(self.request.chat.messages)
-
-    def _new_reply(self, driver: Driver, seed: int, state: TurnState) -> ReplyReader:
-        request, settings, session = self.request, self.settings, state.session
-        required, formatted = state.call_policy.required, request.answer_format is not None
-        program = ProgramDraft(
-            driver,
-            required=required and session is None,
-            by_statement=settings.stream_calls != "block",
-            seed=seed,
-            repeated_calls=self._repeated_calls(state),
-            quotations=state.quotations,
-            judge=IntentJudge(
-                request.toolset,
-                state.conversation,
-                required,
-                constrained=state.constrained,
-                confirmed=state.doubt_questioned,
-            ),
-            finds_long_calls=settings.stream_calls == "delta",
-            stream_arguments=bool(request.chat.stream),
-            seal=self._seal if request.chat.shows_programs else None,
-        )
-        draft: CodeDraft = program
-        if session is not None:
-            order = "strict" if driver.one_at_a_time else driver.order
-            draft = CellDraft(program, session, request.toolset, state.quotations, order)
-        hold = bool(state.attempt) or required or formatted
-        return ReplyReader(
-            draft,
-            Prose(StopFilter(request.chat.stop), hold=hold, lead="\n\n" if state.sent else ""),
-            state.call_policy,
-            answer_format=request.answer_format,
-            recover_reasoning=settings.recover_reasoning,
-            reasoning_start=self._reasoning_start(state),
-            quotation_questioned=state.quotation_questioned or state.doubt_questioned,
-            unfinished_block=state.unfinished_block,
-            constrained=state.constrained,
+    @property
+    def _shown_program(self) -> ShownProgram | None:
+        return (
+            ShownProgram(self.request.toolset, self._seal)
+            if self.request.chat.shows_programs
+            else None
         )
 
     def _seal(self, saved: SavedProgram, program: str) -> str:

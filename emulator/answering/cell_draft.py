@@ -71,8 +71,8 @@ class CellDraft:
         draft: ProgramDraft,
         session: InterpreterSession,
         toolset: Toolset,
-        quotations: Quotations | None = None,
-        order: Order = "auto",
+        quotations: Quotations,
+        order: Order,
     ) -> None:
         self._draft = draft
         self._order = order
@@ -229,7 +229,7 @@ class CellDraft:
 
     def _quotes(self, code: str) -> bool:
         """Return True if parts of a cell are quotations, and remember them."""
-        parts = quoted_parts(code, self._quotations, self.names) if self._quotations else []
+        parts = quoted_parts(code, self._quotations, self.names)
         self._quoted += parts
         return bool(parts)
 

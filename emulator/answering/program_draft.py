@@ -2,8 +2,8 @@
 
 For each block: `start_block`, `feed` for its text, `end_block`, and `settle` with the words after it if the
 block is still `is_unsettled`: `block_intent` decides whether it runs. After each new statement that calls a
-tool (for tools that act: once the block is settled) the program runs from its start, and its new calls are
-sent, until
+tool (for tools that act: once the block is settled) the program runs from its start (`ProgramRuns`), and its
+new calls are sent, until
 
 * the program waits for results: later blocks are read for their statements, but nothing more runs;
 * the program is rejected: ``diagnostics`` says why. Calls that were sent remain; without any the model is
@@ -17,112 +17,74 @@ but that does not become that call ends the answer with `ModelFailed`.
 
 from __future__ import annotations
 
-import ast
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from emulator import metrics
-from emulator.answering.blanks import blank_variable, has_blank, is_blank
 from emulator.answering.block_intent import IntentJudge
 from emulator.answering.continuation import TAIL
-from emulator.answering.draft_block import DraftBlock, ForeignStatements
+from emulator.answering.draft_block import DraftBlock
 from emulator.answering.early_call import EarlyCall
 from emulator.answering.intent import Intent
 from emulator.answering.open_text import SYNTAXES
+from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_run, record_shown
+from emulator.answering.shown_program import ShownProgram
+from emulator.answering.statement_reader import StatementReader
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.errors import ModelFailed
-from emulator.events import (
-    AnswerEvent,
-    ProgramStarted,
-    ToolCall,
-    call_id,
-    program_id,
-)
+from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs import validate
-from emulator.programs.driver import Driver
-from emulator.programs.program import (
-    Call,
-    CallRecord,
-    Outcome,
-    Program,
-    ProgramRejected,
-    ReplayDiverged,
-)
+from emulator.programs.program import Call, Program
 from emulator.programs.saved import SavedProgram
-from emulator.reading.diagnostics import Diagnostic, locate, render
-from emulator.reading.readers import (
-    READERS,
-    Statement,
-    Unreadable,
-    used_tools,
-)
-from emulator.reading.tool_names import cached_tool_names
+from emulator.reading.diagnostics import Diagnostic, render
+from emulator.reading.readers import READERS
 from emulator.tools.tool import Tool
 
 
 class ProgramDraft:
-    """Collects the blocks of one reply that call offered tools, and runs them.
-
-    ``repeated_calls`` are valid, but returned the same result before: the model is asked first.
-    """
+    """Collects the blocks of one reply that call offered tools, and runs them."""
 
     def __init__(
         self,
-        driver: Driver,
+        runs: ProgramRuns,
+        judge: IntentJudge,
+        quotations: Quotations,
         *,
-        required: bool,
-        by_statement: bool,
-        seed: int,
-        repeated_calls: Collection[Call] = (),
-        quotations: Quotations | None = None,
-        judge: IntentJudge | None = None,
-        finds_long_calls: bool = False,
+        stream_calls: Literal["delta", "statement", "block"] = "statement",
         stream_arguments: bool = False,
-        seal: Callable[[SavedProgram, str], str] | None = None,
+        shown: ShownProgram | None = None,
     ) -> None:
-        """``finds_long_calls``: the first call is decided as soon as it has a long text, and with
-        ``stream_arguments`` sent while the model is still writing it. ``seal`` makes the fingerprint of a
-        program with this id, for a client that sees programs."""
-        self._driver = driver
-        self._toolset = driver.toolset
-        self._required = required
-        self._by_statement = by_statement and seal is None
-        self._seal = seal
-        self._program_id = ""
-        """The id of the program that the client sees."""
-        self._seed = seed
-        self._repeated_calls = repeated_calls
-        self._suspect: DraftBlock | None = None
+        """``stream_calls`` as the setting: with "delta" the first call is decided as soon as it has a long
+        text, and with ``stream_arguments`` sent while the model is still writing it."""
+        self._runs = runs
+        self._judge = judge
+        self._toolset = runs.toolset
         self._quotations = quotations
-        self._judge = judge or IntentJudge(driver.toolset, required=required)
-        self._doubtful: list[str] = []
-        self._unsettled: DraftBlock | None = None
-        self._finds_long_calls = finds_long_calls and seal is None
+        self._reader = StatementReader(runs.toolset, judge.request, quotations)
+        self._stream_calls = stream_calls
         self._stream_arguments = stream_arguments
-        self._shown_after_calls = False
-        self._early: EarlyCall | None = None
-        self._block: DraftBlock | None = None
-        self._recorded: list[CallRecord] = []
-        self.truncated_block = ""
-        self.quoted: list[str] = []
+        self._shown = shown or ShownProgram(runs.toolset)
         self._id = secrets.token_hex(10)
-        self.names = cached_tool_names(self._toolset.spellings, self._toolset.constructors)
-        self._python_names = cached_tool_names(self._toolset.names)
+        self.names = self._reader.names
         self.program = Program()
-        self._ran: Program | None = None
-        """The program of the last run: running it again changes nothing."""
         self.calls: list[ToolCall] = []
         self.dialects: set[str] = set()
         self.diagnostics: list[Diagnostic] = []
-        self._waits = False
+        self.truncated_block = ""
+        self._early: EarlyCall | None = None
+        self._block: DraftBlock | None = None
+        """The block that is being read."""
+        self._unsettled: DraftBlock | None = None
+        self._suspect: DraftBlock | None = None
+        """The block whose only fault is that it repeats earlier calls."""
+        self._doubtful: list[str] = []
+        self._shown_after_calls = False
         self._last_dialect = "python"
-        self._output = ""
         self._written = ""
         """The program with its comments; "" if it was merged from several blocks."""
-        self._foreign = ForeignStatements()
         self._given_up: Program | None = None
         """The program up to the error for which it was rejected."""
 
@@ -146,7 +108,7 @@ class ProgramDraft:
 
         The current block is still read to its end, because its rest runs when the results arrive.
         """
-        waits = self._waits or bool(self._program_id)
+        waits = self._runs.waits or bool(self._shown.id)
         waits = waits and self._block is None and self._unsettled is None
         return (waits and not self.expects_blocks) or bool(self.diagnostics)
 
@@ -154,7 +116,7 @@ class ProgramDraft:
     def expects_blocks(self) -> bool:
         """Whether the program waits after an element or JSON: models write parallel calls as several blocks,
         and the rest runs when the results arrive."""
-        return self._waits and self._last_dialect != "python"
+        return self._runs.waits and self._last_dialect != "python"
 
     @property
     def is_unsettled(self) -> bool:
@@ -162,38 +124,49 @@ class ProgramDraft:
         return self._unsettled is not None
 
     @property
+    def has_open_call(self) -> bool:
+        """Whether a call was sent in part. No other call may take its place."""
+        started = self._early is not None and self._early.started is not None
+        return started and self._stream_arguments and not self.calls
+
+    @property
+    def has_repeated_calls(self) -> bool:
+        """Whether the only problem of the calls is that they repeat earlier ones."""
+        return self._suspect is not None
+
+    @property
     def verdict(self) -> Verdict | None:
         """None if the reply has no code."""
+        quoted, output = self._reader.quoted, self._runs.output
         if self.calls:
             return FinalReply()
         if self.diagnostics:
-            return UnusableReply(
-                "invalid", {"diagnostics": self.diagnostics, "output": self._output}
-            )
+            return UnusableReply("invalid", {"diagnostics": self.diagnostics, "output": output})
         if self.truncated_block:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
-        if self.quoted and not self.has_code:
-            return UnusableReply("quoted", {"quoted": self.quoted, "shown": True})
+        if quoted and not self.has_code:
+            return UnusableReply("quoted", {"quoted": quoted, "shown": True})
         if self._doubtful and not self.has_code:
             return UnusableReply("doubtful", {"quoted": self._doubtful})
-        return UnusableReply("output", {"diagnostics": self._output}) if self.has_code else None
+        return UnusableReply("output", {"diagnostics": output}) if self.has_code else None
 
     def saved_program(self) -> SavedProgram | None:
         """The program to resume when its results arrive; None if it was not read to its end."""
-        if self.truncated_block or self.quoted or self._shown_after_calls or not self.calls:
+        unread = self.truncated_block or self._reader.quoted or self._shown_after_calls
+        if unread or not self.calls:
             return None
-        ids = tuple(call.id for call in self.calls)
         failure = render(self.diagnostics)
-        program = self._given_up or self.program
         return SavedProgram(
-            program,
-            tuple(self._recorded),
-            ids,
-            self._seed,
+            self._given_up or self.program,
+            tuple(self._runs.recorded),
+            tuple(call.id for call in self.calls),
+            self._runs.seed,
             failure=failure,
             original_source="" if failure else self._written,
-            is_shown=bool(self._program_id),
+            is_shown=bool(self._shown.id),
         )
+
+    # The blocks
 
     def start_block(
         self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
@@ -202,26 +175,22 @@ class ProgramDraft:
         the prose before it."""
         block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row, before=before)
         self._block = block
-        if self._finds_long_calls and dialect in SYNTAXES:
-            # Only the first block: later calls may have to wait for its calls.
-            self._finds_long_calls = False
+        # Only the first block: later calls may have to wait for its calls.
+        if self._stream_calls == "delta" and self._early is None and dialect in SYNTAXES:
             self._early = EarlyCall(
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
                 is_free=lambda tool, arguments: self._is_free(block, tool, arguments),
-                quotes=lambda call: (
-                    self._quotations is not None and self._quotations.begins_call(call)
-                ),
+                quotes=self._quotations.begins_call,
             )
         return iter(())
 
     def _is_free(self, block: DraftBlock, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         """Return True if a call can be sent before its block ends."""
-        repeated = any(call.name == tool.name for call in self._repeated_calls)
-        if repeated or self._judge.request.withholds(tool):
+        if self._runs.repeats_tool(tool.name) or self._judge.request.withholds(tool):
             return False
-        block.has_blank |= any(is_blank(value, self._judge.request) for value in arguments.values())
+        self._reader.mark_blanks(block, arguments)
         return self._judge.before(block) is Intent.MEANT
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
@@ -235,14 +204,8 @@ class ProgramDraft:
                 block.is_committed = True
                 if self._stream_arguments:
                     yield event
-        if block.error is not None:
-            return
-        try:
-            statements = block.reader.feed(text)
-        except Unreadable as error:
-            block.error = error
-            return
-        if self._take(block, statements) and self._by_statement and self._runs_early(block):
+        calling = self._reader.feed(block, text)
+        if calling and self._stream_calls != "block" and self._runs_early(block):
             block.has_run = True
             yield from self._run(block)
 
@@ -262,7 +225,11 @@ class ProgramDraft:
         block.pieces.append(raw)
         self._block = None
         self._last_dialect = block.dialect
-        self._read_out(block, cut_off=cut_off)
+        if not cut_off:
+            self._reader.close(block)
+        elif block.is_program or block.means_a_call(self.names):
+            # The last statement may look complete and still be truncated.
+            self.truncated_block = block.raw
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
@@ -278,24 +245,14 @@ class ProgramDraft:
         intent = Intent.MEANT if block.is_quoted else self._judge.judge(block, after)
         doubtful = intent is Intent.DOUBTFUL and self._judge.acts(block.tools)
         if (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
-            self.truncated_block = ""
-            record_shown(self._judge.rule(block))
-            self._judge.remember_shown(block)
-            self._shown_after_calls |= block.has_run
-            if doubtful:
-                self._doubtful.append(block.inner.strip())
-            yield block.as_python if self._judge.constrained else block.raw
+            yield self._show(block, doubtful=doubtful)
             return
         if block.error and not cut_off and (block.is_program or block.means_a_call(self.names)):
             self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
             if not self.diagnostics:
-                if (program := block.added_to(self.program)) is not None:
-                    self._written = self._as_written(block, program)
-                    self.program = program
-                    record_run(program)
-                self.dialects.add(block.dialect)
+                self._append(block)
         elif self.truncated_block:
             pass  # neither a call nor prose
         elif not block.is_quoted and intent is Intent.MEANT and (unknown := self._attempted(block)):
@@ -304,20 +261,7 @@ class ProgramDraft:
             self._judge.remember_shown(block)
             yield block.raw
         if self.has_open_call and not self.truncated_block:
-            raise self._broken_off(["it did not become a call"])
-
-    def _read_out(self, block: DraftBlock, *, cut_off: bool) -> None:
-        if cut_off:
-            # The last statement may look complete and still be truncated.
-            if block.is_program or block.means_a_call(self.names):
-                self.truncated_block = block.raw
-        elif block.error is None:
-            try:
-                self._take(block, block.reader.close())
-            except Unreadable as error:
-                block.error = error
-            if block.is_program and block.dialect != "python" and self._quotes_block(block):
-                block.is_quoted, block.is_program = True, False
+            raise _incomplete_call("it did not become a call")
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream's connection is closed."""
@@ -325,51 +269,30 @@ class ProgramDraft:
             record_block(block.dialect, block.pieces, block.statements, block.error)
         return iter(())
 
+    def release_calls(self) -> Iterator[AnswerEvent]:
+        """Send the repeated calls, because the model gave no better reply."""
+        block = self._suspect
+        if block is None:
+            return
+        self._suspect, self._given_up = None, None
+        self._runs.allow_repeated_calls()
+        self.diagnostics.clear()
+        yield from self._run(block)
+        self._append(block)
+
     def _opened(self) -> DraftBlock:
         assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
-    def _take(self, block: DraftBlock, statements: list[Statement]) -> bool:
-        """Add statements to the block. Returns True if one of them calls a tool."""
-        new = False
-        for statement in statements:
-            code = statement.tree or statement.source
-            tools = set(used_tools(code, self._python_names))
-            calling = bool(tools)
-            if name := blank_variable(statement.source, self._judge.request):
-                block.blank_variables.add(name)
-            if calling:
-                block.tools |= tools
-                block.has_blank |= self._has_blank(block, code)
-                block.is_quoted |= self._quotes(statement)
-            if block.dialect != "python":
-                self._foreign.add(statement, block)
-            if not block.is_quoted:  # statements after a quoted call may need its result
-                block.statements.append(statement)
-                new = new or calling
-        block.is_program = block.is_program or new
-        return new
-
-    def _has_blank(self, block: DraftBlock, code: str | ast.AST) -> bool:
-        names, dots = self._python_names, bool(block.before.strip())
-        request, variables = self._judge.request, block.blank_variables
-        return has_blank(code, names, request, dots=dots, variables=variables)
-
-    def _quotes(self, statement: Statement) -> bool:
-        """Return True if a statement makes a call that is a quotation, and remember it."""
-        source, written = statement.source, statement.original.strip()
-        quoted = self._quotations is not None and self._quotations.contains_call(source, written)
-        if quoted:
-            self.quoted.append(source)
-        return quoted
-
-    def _quotes_block(self, block: DraftBlock) -> bool:
-        text = block.raw if block.dialect == "command" else block.inner
-        sources = [statement.source for statement in block.statements]
-        quoted = self._quotations is not None and self._quotations.contains_block(text, sources)
-        if quoted:
-            self.quoted += [text, *sources]
-        return quoted
+    def _show(self, block: DraftBlock, *, doubtful: bool) -> str:
+        """The text of a block that does not run."""
+        self.truncated_block = ""
+        record_shown(self._judge.rule(block))
+        self._judge.remember_shown(block)
+        self._shown_after_calls |= block.has_run
+        if doubtful:
+            self._doubtful.append(block.inner.strip())
+        return block.as_python if self._judge.constrained else block.raw
 
     def _attempted(self, block: DraftBlock) -> list[Diagnostic]:
         """Diagnostics for calls of unknown tools, if the block is meant as a call and not as
@@ -380,128 +303,67 @@ class ProgramDraft:
         is_attempt = block.dialect != "python" or (
             any(one.near for one in unknown) and not (is_script or block.is_session)
         )
-        if not (self._required or is_attempt):
+        if not (self._judge.required or is_attempt):
             return []
         return [one.diagnostic for one in unknown]
 
+    # The program
+
+    def _append(self, block: DraftBlock) -> None:
+        """Make the block a part of the program."""
+        if (program := block.added_to(self.program)) is not None:
+            self._written = _as_written(block, program)
+            self.program = program
+            record_run(program)
+        self.dialects.add(block.dialect)
+
     def _run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
         program = block.added_to(self.program)
-        if self._waits or program is None or program == self._ran:
+        if program is None or self._runs.changes_nothing(program):
             return
-        if diagnostics := self._wrong_callers(block):
-            self._reject(diagnostics)
+        if wrong := self._shown.wrong_callers(block, after_calls=bool(self.calls)):
+            self._reject(wrong)
             return
-        if diagnostics := validate.check(program, self._toolset):
-            record_run(program)
-            self._reject(diagnostics, program)
-            return
-        outcome: Outcome | None = None
-        try:
-            outcome = self._driver.run(program, self._recorded, self._seed)
-        except ProgramRejected as error:
-            # If calls were sent already, no more are sent, and the rest of the program is dropped.
-            calls = error.calls if self.calls else ()
-            self._reject(error.diagnostics, program)
-            self._output = error.stdout.rstrip("\n")
-        except ReplayDiverged:
-            # The calls that were sent remain; the rest would belong to a different program.
-            calls = ()
-            message = "run once more, the program makes other calls than it has made"
-            hint = "write calls that depend on nothing but the results of other calls"
-            self._reject([program.diagnostic(message, 1, hint=hint)], program)
-        else:
-            calls = outcome.calls
-            self._ran = program
-            self._waits = outcome.stopped
-            self._output = outcome.output
-        if not self.calls and (again := [call for call in calls if call in self._repeated_calls]):
-            self._reject([_repeated(program, call) for call in again])
+        record_run(program)
+        result = self._runs.run(program)
+        if result.diagnostics:
+            self._reject(result.diagnostics, program)
+        if result.repeats:
             self._suspect = block
+        if not result.calls:
             return
-        if self.has_open_call and calls and not self._matches_early_call(calls[0]):
-            raise self._broken_off(["it became a different call"])
-        if calls and not self.calls and self._seal and self._starts_program(block, calls[0]):
-            yield self._start_program(program, block, self._seal)
-        for call in calls:
-            self._recorded.append(CallRecord(call))
-            key = call_id(self._id, len(self.calls))
-            caller = self._program_id
-            self.calls.append(ToolCall(key, call.name, call.arguments, call.kind, caller))
-            metrics.TOOL_CALLS.inc()
-            record_run(program, outcome, [call.id for call in self.calls])
-            yield self.calls[-1]
-        if not calls:
-            record_run(program)
-
-    def _starts_program(self, block: DraftBlock, call: Call) -> bool:
-        """Return True if a first call is a program's, not the model's own."""
-        tool = self._toolset.find(call.name)
-        return block.dialect == "python" and tool is not None and not tool.is_direct_only
-
-    def _start_program(
-        self, program: Program, block: DraftBlock, seal: Callable[[SavedProgram, str], str]
-    ) -> ProgramStarted:
-        self._program_id = program_id(call_id(self._id, 0))
-        written = self._as_written(block, program)
-        saved = SavedProgram(program, (), (), self._seed, original_source=written, is_shown=True)
-        return ProgramStarted(self._program_id, saved.code, seal(saved, self._program_id))
-
-    def _as_written(self, block: DraftBlock, program: Program) -> str:
-        """The program with its comments; "" if it was merged from several blocks."""
-        whole = len(program.statements) == len(block.statements)
-        return block.inner if whole and block.dialect == "python" else ""
-
-    def _wrong_callers(self, block: DraftBlock) -> list[Diagnostic]:
-        """Diagnostics for direct calls of tools that only programs may call."""
-        if block.dialect == "python" and not (self.calls and not self._program_id):
-            return []
-        tools = (self._toolset.find(name) for name in sorted(block.tools))
-        names = [tool.python_name for tool in tools if tool is not None and tool.is_program_only]
-        hint = "write a Python block that calls it"
-        faults = (
-            Diagnostic(f"{name} is called only by programs", 1, 0, "", hint) for name in names
-        )
-        return [locate(fault, block.inner, 1) for fault in faults]
-
-    @property
-    def has_open_call(self) -> bool:
-        """Whether a call was sent in part. No other call may take its place."""
-        started = self._early is not None and self._early.started is not None
-        return started and self._stream_arguments and not self.calls
+        first = result.calls[0]
+        if self.has_open_call and not self._matches_early_call(first):
+            raise _incomplete_call("it became a different call")
+        if not self.calls:
+            written = _as_written(block, program)
+            saved = SavedProgram(program, (), (), self._runs.seed, original_source=written)
+            yield from self._shown.start(block, first.name, call_id(self._id, 0), saved)
+        calls = [
+            ToolCall(call_id(self._id, place), call.name, call.arguments, call.kind, self._shown.id)
+            for place, call in enumerate(result.calls, len(self.calls))
+        ]
+        self.calls += calls
+        metrics.TOOL_CALLS.inc(len(calls))
+        record_run(program, result.call_sites, [call.id for call in self.calls])
+        yield from calls
 
     def _matches_early_call(self, call: Call) -> bool:
         return self._early is None or self._early.matches(call.name, call.arguments)
 
-    def _broken_off(self, reasons: Sequence[str]) -> ModelFailed:
-        message = "The model did not complete a call whose arguments were already being sent."
-        return ModelFailed("\n".join([message, *reasons]), code="model_invalid")
-
-    @property
-    def has_repeated_calls(self) -> bool:
-        """Whether the only problem of the calls is that they repeat earlier ones."""
-        return self._suspect is not None
-
-    def release_calls(self) -> Iterator[AnswerEvent]:
-        """Send the repeated calls, because the model gave no better reply."""
-        block = self._suspect
-        if block is None:
-            return
-        self._suspect, self._given_up, self._repeated_calls, self._ran = None, None, (), None
-        self.diagnostics.clear()
-        yield from self._run(block)
-        self.program = block.added_to(self.program) or self.program
-        self.dialects.add(block.dialect)
-
     def _reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
         if self.has_open_call:
-            raise self._broken_off([render(diagnostics)])
-        self.diagnostics += [self._foreign.as_written(one, program) for one in diagnostics]
+            raise _incomplete_call(render(diagnostics))
+        self.diagnostics += [self._reader.foreign.as_written(one, program) for one in diagnostics]
         self._given_up = self._given_up or program
 
 
-def _repeated(program: Program, call: Call) -> Diagnostic:
-    return program.diagnostic(
-        f"{call.name} was called like this before, with the same result each time",
-        1,
-        hint="use that result, or do something else",
-    )
+def _as_written(block: DraftBlock, program: Program) -> str:
+    """The program with its comments; "" if it was merged from several blocks."""
+    whole = len(program.statements) == len(block.statements)
+    return block.inner if whole and block.dialect == "python" else ""
+
+
+def _incomplete_call(reason: str) -> ModelFailed:
+    message = "The model did not complete a call whose arguments were already being sent."
+    return ModelFailed(f"{message}\n{reason}", code="model_invalid")

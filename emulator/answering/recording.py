@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from emulator import traces
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
-from emulator.programs.program import Outcome, Program
+from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import Statement, Unreadable
 from emulator.traces import RecordedBlock
@@ -32,11 +32,13 @@ def record_block(
         turn.add_block(RecordedBlock(dialect, "".join(pieces), read, problem, quoted))
 
 
-def record_run(program: Program, outcome: Outcome | None = None, ids: Sequence[str] = ()) -> None:
+def record_run(
+    program: Program, call_sites: Sequence[tuple[int, str]] = (), ids: Sequence[str] = ()
+) -> None:
     """Record a program and the lines of its calls; ``ids`` belong to all its calls so far."""
     if (turn := traces.current_turn()) is not None:
         turn.program = program.source
-        for key, (line, _) in zip(ids, outcome.call_sites if outcome else (), strict=False):
+        for key, (line, _) in zip(ids, call_sites, strict=False):
             turn.lines[key] = line
 
 

@@ -42,7 +42,7 @@ class TurnState:
     call_policy: CallPolicy
     session: InterpreterSession | None
     """None without an interpreter, and when no more cells may run."""
-    quotations: Quotations | None = None
+    quotations: Quotations
     """Texts of other authors in the history. The model is asked before a call that it copied from them
     runs."""
     constrained: bool = False
@@ -139,9 +139,8 @@ class TurnState:
             if self.call_policy.required:
                 raise self.model_failed(verdict)
             return False
-        if self.quotations is not None:
-            for text in verdict.facts["quoted"]:
-                self.quotations.confirm(text)
+        for text in verdict.facts["quoted"]:
+            self.quotations.confirm(text)
         self.doubt_questioned = verdict.kind == "doubtful"
         self.quotation_questioned = not self.doubt_questioned
         self.sent = self.sent or reply.prose.sent

@@ -137,17 +137,25 @@ def test_a_call_whose_result_may_change_is_no_circle(
     assert calls(completion) == [("get_weather", {"location": "London"})]
 
 
+WAITING = """\
+```python
+if "12" in get_weather("London"):
+    get_weather("Oslo")
+```"""
+
+
 @BOTH
+@pytest.mark.parametrize("first", [LONDON, WAITING], ids=["call", "program that waits for it"])
 @pytest.mark.parametrize(
     "later",
     [[LONDON], [INVALID, INVALID, INVALID], ["", "", ""], [Reply(status=400)], [Reply(status=401)]],
     ids=["again", "invalid", "empty", "refused", "not allowed"],
 )
 def test_a_call_that_was_asked_about_leaves_after_all(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, first: str, later: list[Any]
 ) -> None:
     """It is valid, and ended in a 502."""
-    upstream.reply(LONDON, *later)
+    upstream.reply(first, *later)
     completion = ask(client, model="m", messages=circle("12", "12"), tools=[GET_WEATHER])
     assert calls(completion) == [("get_weather", {"location": "London"})]
     assert completion.choices[0].finish_reason == "tool_calls"

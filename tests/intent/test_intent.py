@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
+from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
 from emulator.events import ContentDelta, ToolCall
 from emulator.programs.driver import Driver
@@ -136,7 +139,9 @@ LABELS = st.sampled_from(["```python", "```py", "```", "~~~python", "```Python",
 def read(reply: str, name: str, cuts: list[int]) -> tuple[list[str], str]:
     """The names of the calls and the content of a reply that arrives in pieces."""
     toolset = Toolset.parse([function(name, strings("value"), f"{name.replace('_', ' ')}.")])
-    draft = ProgramDraft(Driver((), toolset), required=False, by_statement=True, seed=0)
+    draft = ProgramDraft(
+        ProgramRuns(Driver((), toolset)), IntentJudge(toolset), Quotations((), toolset)
+    )
     reader = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     at = sorted({0, len(reply), *(cut % (len(reply) + 1) for cut in cuts)})
     events = [event for one, two in pairwise(at) for event in reader.feed(reply[one:two])]

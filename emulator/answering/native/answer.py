@@ -11,6 +11,7 @@ from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import SUPPORTED_TYPES
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
+from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
@@ -173,14 +174,10 @@ def _reply(
     request: AnswerRequest, driver: Driver, attempt: int, *, has_output: bool
 ) -> ReplyReader:
     draft = MarkupDraft(
-        driver,
-        required=request.call_policy.required,
-        by_statement=False,
-        seed=fresh_seed(),
-        quotations=Quotations(request.chat.messages, request.toolset),
-        judge=IntentJudge(
-            request.toolset, Request(request.chat.messages), request.call_policy.required
-        ),
+        ProgramRuns(driver, seed=fresh_seed()),
+        IntentJudge(request.toolset, Request(request.chat.messages), request.call_policy.required),
+        Quotations(request.chat.messages, request.toolset),
+        stream_calls="block",
     )
     prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if has_output else "")
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)

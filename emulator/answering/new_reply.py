@@ -1,0 +1,64 @@
+"""Set up the reader of the next reply from the request, its settings and the state of the answer."""
+
+from __future__ import annotations
+
+from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.block_intent import IntentJudge
+from emulator.answering.cell_draft import CellDraft
+from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.program_runs import ProgramRuns
+from emulator.answering.prose import Prose, StopFilter
+from emulator.answering.reply_reader import CodeDraft, ReplyReader
+from emulator.answering.reply_splitter import ReasoningStart
+from emulator.answering.shown_program import ShownProgram
+from emulator.answering.turn_state import TurnState
+from emulator.programs.driver import Driver
+from emulator.programs.repeats import repeated_calls
+
+
+def new_reply(
+    request: AnswerRequest,
+    driver: Driver,
+    state: TurnState,
+    *,
+    seed: int,
+    reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
+    shown: ShownProgram | None = None,
+) -> ReplyReader:
+    """``shown`` is the program that the client sees, if it sees programs."""
+    settings, chat = request.settings, request.chat
+    required = state.call_policy.required
+    # The model is asked once about calls that it repeats. They are valid: if it repeats them, they are sent.
+    asks = not state.attempt and settings.repair_attempts
+    program = ProgramDraft(
+        ProgramRuns(
+            driver, seed=seed, repeated_calls=repeated_calls(chat.messages) if asks else ()
+        ),
+        IntentJudge(
+            request.toolset,
+            state.conversation,
+            required,
+            constrained=state.constrained,
+            confirmed=state.doubt_questioned,
+        ),
+        state.quotations,
+        stream_calls="block" if chat.shows_programs else settings.stream_calls,
+        stream_arguments=bool(chat.stream),
+        shown=shown,
+    )
+    draft: CodeDraft = program
+    if state.session is not None:
+        order = "strict" if driver.one_at_a_time else driver.order
+        draft = CellDraft(program, state.session, request.toolset, state.quotations, order)
+    hold = bool(state.attempt) or required or request.answer_format is not None
+    return ReplyReader(
+        draft,
+        Prose(StopFilter(chat.stop), hold=hold, lead="\n\n" if state.sent else ""),
+        state.call_policy,
+        answer_format=request.answer_format,
+        recover_reasoning=settings.recover_reasoning,
+        reasoning_start=reasoning_start,
+        quotation_questioned=state.quotation_questioned or state.doubt_questioned,
+        unfinished_block=state.unfinished_block,
+        constrained=state.constrained,
+    )

@@ -1,0 +1,92 @@
+"""Read the statements of a reply's blocks, and mark in each block what decides whether it runs: the tools
+that it calls, blanks to fill in, and quotations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from emulator.answering.blanks import blank_variable, has_blank, is_blank
+from emulator.answering.draft_block import DraftBlock, ForeignStatements
+from emulator.answering.quotations import Quotations
+from emulator.answering.user_request import Request
+from emulator.reading.readers import Statement, Unreadable, used_tools
+from emulator.reading.tool_names import cached_tool_names
+from emulator.tools.toolset import Toolset
+
+
+class StatementReader:
+    """Reads the blocks of one reply, one after the other."""
+
+    def __init__(self, toolset: Toolset, request: Request, quotations: Quotations) -> None:
+        self.names = cached_tool_names(toolset.spellings, toolset.constructors)
+        self._python_names = cached_tool_names(toolset.names)
+        self._request = request
+        self._quotations = quotations
+        self.foreign = ForeignStatements()
+        self.quoted: list[str] = []
+        """The quoted calls and blocks, about which the model is asked."""
+
+    def feed(self, block: DraftBlock, text: str) -> bool:
+        """Read more of a block. Returns True if a new statement calls a tool."""
+        try:
+            return block.error is None and self._add(block, block.reader.feed(text))
+        except Unreadable as error:
+            block.error = error
+            return False
+
+    def close(self, block: DraftBlock) -> None:
+        """Read the last statements of a block."""
+        if block.error is not None:
+            return
+        try:
+            self._add(block, block.reader.close())
+        except Unreadable as error:
+            block.error = error
+        if block.is_program and block.dialect != "python" and self._quotes_block(block):
+            block.is_quoted, block.is_program = True, False
+
+    def mark_blanks(self, block: DraftBlock, arguments: Mapping[str, Any]) -> None:
+        """Mark the block if one of the arguments, of a call that is not yet complete, is a blank."""
+        block.has_blank |= any(is_blank(value, self._request) for value in arguments.values())
+
+    def _add(self, block: DraftBlock, statements: list[Statement]) -> bool:
+        """Add statements to the block. Returns True if one of them calls a tool."""
+        new = False
+        for statement in statements:
+            code = statement.tree or statement.source
+            tools = set(used_tools(code, self._python_names))
+            if name := blank_variable(statement.source, self._request):
+                block.blank_variables.add(name)
+            if tools:
+                block.tools |= tools
+                block.has_blank |= has_blank(
+                    code,
+                    self._python_names,
+                    self._request,
+                    dots=bool(block.before.strip()),
+                    variables=block.blank_variables,
+                )
+                block.is_quoted |= self._quotes(statement)
+            if block.dialect != "python":
+                self.foreign.add(statement, block)
+            if not block.is_quoted:  # statements after a quoted call may need its result
+                block.statements.append(statement)
+                new = new or bool(tools)
+        block.is_program = block.is_program or new
+        return new
+
+    def _quotes(self, statement: Statement) -> bool:
+        """Return True if a statement makes a call that is a quotation, and remember it."""
+        quoted = self._quotations.contains_call(statement.source, statement.original.strip())
+        if quoted:
+            self.quoted.append(statement.source)
+        return quoted
+
+    def _quotes_block(self, block: DraftBlock) -> bool:
+        text = block.raw if block.dialect == "command" else block.inner
+        sources = [statement.source for statement in block.statements]
+        quoted = self._quotations.contains_block(text, sources)
+        if quoted:
+            self.quoted += [text, *sources]
+        return quoted
