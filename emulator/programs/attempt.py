@@ -39,9 +39,7 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.programs.direct_calls import DirectCalls
-from emulator.programs.failures import Failure
 from emulator.programs.handling import HANDLED
-from emulator.programs.missing_keys import missing_key_hint
 from emulator.programs.order import Batch, PendingCalls
 from emulator.programs.placeholder import (
     BATCH,
@@ -63,7 +61,7 @@ from emulator.programs.program import (
 )
 from emulator.programs.rewrite import RewrittenProgram
 from emulator.programs.scalar_results import NO_SCALARS, ScalarResults, is_respelled
-from emulator.programs.sites import Site
+from emulator.programs.unhandled_failures import UnhandledFailures
 from emulator.settings import Order
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
@@ -120,8 +118,7 @@ class Attempt:
         """How often each simultaneous expression has been evaluated, by its site."""
         self._new: list[Call] = []
         self._call_sites: list[tuple[int, str]] = []
-        self._failures: dict[Site, Failure] = {}
-        """The failures that the program has got and not handled, and all refusals."""
+        self._failures = UnhandledFailures(rewritten.handling)
         self._direct = DirectCalls(is_plain=rules.is_plain)
         self.can_continue = False
         """The run has stopped at a call of ``held_tools``, and only this call has no result."""
@@ -162,7 +159,7 @@ class Attempt:
                 self._batches.update(site for site in step.args if isinstance(site, int))
                 step = session.resume(None)
             elif step.name == HANDLED:
-                self._handle(step.args)
+                self._failures.handle(step.args)
                 step = session.resume(None)
             elif step.name in self._rewritten.awaitable:
                 results = self._calls_together(step)
@@ -257,7 +254,10 @@ class Attempt:
             self._direct.note(tool, (line, tool.python_name), known=record.known)
             if not record.known:
                 self._pending.add(tool, arguments, batch)
-            if record.failure is not None and self._fails((line, tool.python_name), record, step):
+            may_raise = step.name in self._rewritten.deferred
+            if record.failure is not None and self._failures.note(
+                (line, tool.python_name), record.failure, may_raise=may_raise
+            ):
                 return True, raising(record.result_text or "")
             return record.known, self._value(record, tool, line)
         self._check_new_call(tool, line)
@@ -275,37 +275,11 @@ class Attempt:
         if self._pending.total and (ends or self._direct.is_first(tool)):
             raise _MustStop
         if self._failures:
-            raise self._ended_by_failure(line)
+            raise self._ended(self._failures.reason, line)
         if ends:
             at, name = self._direct.first_result or (line, tool.python_name)
             reason = f"{name}(...) in line {at} has returned: you decide what to do with its result"
             raise self._ended(reason, line)
-
-    def _fails(self, site: Site, record: CallRecord, step: Paused) -> bool:
-        """Note a failure. Returns True if the call raises in the program."""
-        assert record.failure is not None
-        raises = site in self._rewritten.handling.raising and step.name in self._rewritten.deferred
-        if not raises or record.failure is Failure.REFUSED:
-            self._failures[site] = record.failure
-        return raises
-
-    def _handle(self, args: Sequence[Any]) -> None:
-        places = self._rewritten.handling.places
-        for number in args:
-            if isinstance(number, int) and 0 <= number < len(places):
-                for site in places[number]:
-                    if self._failures.get(site) is Failure.FAILED:
-                        del self._failures[site]
-
-    def _ended_by_failure(self, line: int) -> ProgramRejected:
-        refused = [site for site, one in self._failures.items() if one is Failure.REFUSED]
-        at, name = refused[0] if refused else next(iter(self._failures))
-        reason = (
-            f"the user rejected {name}(...) in line {at}"
-            if refused
-            else f"{name}(...) in line {at} failed, and the program had not checked its result"
-        )
-        return self._ended(reason, line)
 
     def _ended(self, reason: str, line: int) -> ProgramRejected:
         diagnostic = self._program.diagnostic(f"{reason}. The program was ended here", line)
@@ -340,11 +314,9 @@ class Attempt:
         return kind([diagnostic], tuple(self._new))
 
     def failed(self, error: ProgramFailed) -> ProgramRejected:
-        """The program's exception; for a missing key with the keys that exist."""
-        results = [(one.call.name, one.result) for one in self._recorded if one.known]
-        hint = missing_key_hint(error.kind, error.message, results)
+        """The program's exception."""
         message = f"{error.kind}: {error.message}" if error.message else error.kind
-        diagnostic = self._program.diagnostic(message, self._line(error.line), hint=hint)
+        diagnostic = self._program.diagnostic(message, self._line(error.line))
         # Output from a printed placeholder on is dropped.
         stdout = error.stdout
         if self._pending.total and CLASS_NAME in stdout:
@@ -366,7 +338,7 @@ class Attempt:
     def _end_if_failed(self) -> None:
         """End a program that waits for results after a failure: its calls are not sent again."""
         if self._failures and self._pending.acting:
-            raise self._ended_by_failure(next(iter(self._failures))[0])
+            raise self._ended(self._failures.reason, self._failures.line)
 
     def is_caused_by_placeholder(self, error: ProgramFailed) -> bool:
         """Return True if the exception may come from a placeholder; with the result it may not occur."""

@@ -7,7 +7,8 @@ call becomes a statement of its own, so that its result is shown as a result.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from typing import Any
 
 from emulator.programs.sites import called_tool
 from sandbox.parsing import parse, walk
@@ -23,32 +24,25 @@ def rewrite_returns(tree: ast.Module, tools: Collection[str]) -> None:
         if isinstance(statement, ast.Return):
             tree.body = [*tree.body[:index], *_output(statement, tools)]
             break
-    for statement in tree.body:
-        _rewrite_inside(statement, tools)
+    _Returns(tools).visit(tree)
     ast.fix_missing_locations(tree)
 
 
-def _rewrite_inside(statement: ast.stmt, tools: Collection[str]) -> None:
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return
-    for holder, field in _blocks(statement):
-        block: list[ast.stmt] = []
-        for inner in getattr(holder, field):
-            _rewrite_inside(inner, tools)
-            if isinstance(inner, ast.Return):
-                exit_program = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
-                block += [*_output(inner, tools), _relocated(exit_program, inner)]
-            else:
-                block.append(inner)
-        setattr(holder, field, block)
+class _Returns(ast.NodeTransformer):
+    """Rewrites the returns inside other statements."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, ast.expr | _SCOPES) else super().visit(node)
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        exit_program = ast.Raise(ast.Name("SystemExit", ast.Load()), None)
+        return [*_output(node, self._tools), ast.copy_location(exit_program, node)]
 
 
-def _blocks(statement: ast.stmt) -> Iterator[tuple[ast.AST, str]]:
-    parts = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-    for holder in (statement, *parts):
-        for field in ("body", "orelse", "finalbody"):
-            if getattr(holder, field, None):
-                yield holder, field
+_SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _output(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
@@ -60,15 +54,8 @@ def _output(statement: ast.Return, tools: Collection[str]) -> list[ast.stmt]:
     if called_tool(call, tools):
         return [ast.copy_location(ast.Expr(value), statement)]
     output = parse(f"{_VALUE} = None\nif {_VALUE} is not None:\n    print({_VALUE})").body
+    for node in (part for new in output for part in walk(new)):
+        ast.copy_location(node, statement)
     assert isinstance(output[0], ast.Assign)
     output[0].value = value
-    return [_relocated(new, statement) for new in output]
-
-
-def _relocated(statement: ast.stmt, place: ast.stmt) -> ast.stmt:
-    """The new statement, at the position of ``place``; nodes that were part of ``place`` keep theirs."""
-    original = set(walk(place))
-    for node in walk(statement):
-        if node not in original and isinstance(node, (ast.stmt, ast.expr)):
-            ast.copy_location(node, place)
-    return statement
+    return output

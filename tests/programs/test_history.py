@@ -18,7 +18,7 @@ from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import plain
-from tests.support.programs import CHAIN, HITS, LOCAL, TOOLS, result, started
+from tests.support.programs import CHAIN, LOCAL, TOOLS, result, started
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
@@ -45,7 +45,6 @@ error: KeyError: 'prize'
   |
 3 | print(x[0]['prize'])
   | ^^^^^^^^^^^^^^^^^^^^
-  = help: the available keys are: 'id', 'price' (in the result of search)
 ```
 
 Before the error it printed:
@@ -117,7 +116,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "an attribute in place of a key",
         "print('first')\nx = search('Oslo')\nx[0].prize",
-        ["first", "the available keys are: 'id', 'price'"],
+        ["first", "prize", '"price": 90'],
     ),
     (
         "a block that cannot be read behind one whose call has left",
@@ -224,9 +223,6 @@ def test_what_a_program_called_before_it_failed_is_called(
     sent_calls = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
     assert sent_calls == ["search", "check"]
     assert 'check(id="a1") returned:\n{"late": 10}' in last_prompt(upstream)
-    assert "the available keys are: 'late' (in the result of check); 'id', 'price'" in last_prompt(
-        upstream
-    )
 
 
 def test_twenty_long_results_do_not_come_back_a_turn_later(
@@ -380,17 +376,3 @@ JSON_VALUES = st.recursive(
 @hypothesis.given(JSON_VALUES)
 def test_a_value_as_a_literal_is_that_value_for_python(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value
-
-
-def test_the_model_is_told_the_keys_that_there_are_not_all_of_a_large_table(
-    client: openai.OpenAI, upstream: ScriptedUpstream
-) -> None:
-    upstream.reply(block("x = check('a')\nx['nothing']"), "Sorry.")
-    table = {f"column {n}": n for n in range(1000)}
-    converse(client, ["Go."], tools=TOOLS, local={"check": lambda id: table})
-    prompt_text = last_prompt(upstream)
-    assert (
-        "'column 19', and 980 more" in prompt_text
-        and "'column 20'" not in prompt_text.partition("Calls")[0]
-    )
-    assert HITS not in prompt_text
