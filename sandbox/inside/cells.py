@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeGuard
 
+from sandbox.inside.asyncio_changes import settled
 from sandbox.inside.calls import OFFERED
-from sandbox.inside.tasks import PendingCall, settled, wait_together
+from sandbox.inside.tasks import PendingCall, wait_together
 from sandbox.inside.values import AWAITED
 
 _PENDING, _TOGETHER = "_pending_", "_together_"

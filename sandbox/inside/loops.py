@@ -12,7 +12,7 @@ import selectors
 import threading
 from typing import Any
 
-from sandbox.inside.tasks import outside_loop
+from sandbox.inside.asyncio_changes import outside_loop
 
 _SECONDS = 1.0
 """Seconds to wait for a thread of the program, if no coroutine can continue and there is no timer."""

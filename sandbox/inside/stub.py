@@ -30,6 +30,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from sandbox.inside import threads
+from sandbox.inside.asyncio_changes import change_asyncio, settled
 from sandbox.inside.calls import (
     OFFERED,
     PIECES,
@@ -45,11 +46,9 @@ from sandbox.inside.files import files, libraries, own_folder, read, remove, wri
 from sandbox.inside.loops import use_own_loops
 from sandbox.inside.tasks import (
     PendingCall,
-    change_asyncio,
     drop_all,
     interruptible,
     send_all,
-    settled,
     start_cell,
 )
 from sandbox.inside.values import AWAITABLE, AWAITED, VALUE_MIME, plain

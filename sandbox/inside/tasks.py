@@ -1,4 +1,4 @@
-"""Calls that a cell waits for at the same time, and the changes to asyncio for them. Runs inside the kernel.
+"""Calls that a cell waits for at the same time. Runs inside the kernel.
 
 A cell waits for several calls at the same time in tasks (``asyncio.gather``, ``create_task``,
 ``TaskGroup``), in a display and in a comprehension; a program in tasks. Each of these is a `PendingCall`
@@ -18,8 +18,6 @@ The queue has the calls in the order in which the cell made them. It is sent to 
 The host decides how many of the first calls share one message (`emulator.programs.order`); the others stay
 queued. A call is never sent twice, and never before an earlier one.
 
-asyncio's clock stops while the cell waits for the host, so that no timeout of the cell expires meanwhile.
-
 Stops: nothing. The host does not trust a call that comes from here.
 """
 
@@ -28,16 +26,13 @@ import asyncio
 import contextlib
 import itertools
 import signal
-import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from sandbox.inside.calls import (
     LARGEST_MESSAGE,
-    in_main_thread,
     request,
-    seconds_waited,
     write_call,
 )
 from sandbox.inside.values import ToolError, received
@@ -117,7 +112,7 @@ def wait_together(display: Any) -> Any:
     If one of them raises, those after it are not made, as if they had been made one after the other.
     """
     items = display.values() if isinstance(display, dict) else display
-    calls = _as_batch(items)
+    calls = as_batch(items)
     try:
         for call in calls:
             call.wait()
@@ -131,7 +126,8 @@ def wait_together(display: Any) -> Any:
     return type(display)(results)
 
 
-def _as_batch(items: Iterable[Any]) -> list[PendingCall]:
+def as_batch(items: Iterable[Any]) -> list[PendingCall]:
+    """The pending calls among the items; they become a batch."""
     calls = [item for item in items if isinstance(item, PendingCall)]
     batch = next(_batches)
     for call in calls:
@@ -177,21 +173,17 @@ def interruptible(cell: asyncio.Task[Any]) -> Iterator[None]:
         if asyncio.current_task(loop) is not None:
             raise asyncio.CancelledError
 
-    with _on_interrupt(interrupt):
+    with on_interrupt(interrupt):
         yield
 
 
 @contextlib.contextmanager
-def _on_interrupt(handler: Callable[..., None]) -> Iterator[None]:
+def on_interrupt(handler: Callable[..., None]) -> Iterator[None]:
     earlier = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, earlier)
-
-
-def _raise_interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _send() -> None:
@@ -228,103 +220,3 @@ def _check_idle(loop: Any, turns: int) -> None:
         _send()
     if _queue:
         _send_when_idle(loop)
-
-
-# asyncio
-
-
-def change_asyncio() -> None:
-    """Let asyncio take pending calls, and plain values, which are results of calls that were made already.
-
-    Sets of tasks become ordered, so that a program which is run again does the same.
-    """
-    tasks: Any = asyncio.tasks
-    package: Any = asyncio
-    loops: Any = asyncio.BaseEventLoop
-    gather, wait, as_completed = asyncio.gather, asyncio.wait, asyncio.as_completed
-    # Up to Python 3.11 `gather` and others use one behind the public one.
-    ensure = getattr(asyncio.tasks, "_ensure_future", asyncio.ensure_future)
-    create = asyncio.BaseEventLoop.create_task
-
-    def ensure_future(value: Any, *, loop: Any = None) -> Any:
-        return ensure(_awaitable(value), loop=loop)
-
-    def create_task(loop: Any, value: Any, **options: Any) -> Any:
-        return create(loop, _awaitable(value), **options)
-
-    def gather_batch(*values: Any, **options: Any) -> Any:
-        _as_batch(values)
-        return gather(*map(_awaitable, values), **options)
-
-    async def wait_ordered(fs: Iterable[Any], **options: Any) -> Any:
-        futures = list(dict.fromkeys(fs))
-        done, pending = await wait(futures, **options)
-        return (
-            OrderedSet(f for f in futures if f in done),
-            OrderedSet(f for f in futures if f in pending),
-        )
-
-    def as_completed_ordered(fs: Iterable[Any], **options: Any) -> Any:
-        return as_completed([ensure_future(f) for f in fs], **options)
-
-    loops.create_task = create_task
-    loops.time = lambda _: time.monotonic() - seconds_waited()
-    package.run = _run_nested
-    for module in (tasks, package):
-        module.ensure_future = module._ensure_future = ensure_future
-        module.gather, module.wait = gather_batch, wait_ordered
-        module.as_completed = as_completed_ordered
-
-
-async def settled(value: Any) -> Any:
-    """What ``await value`` returns where `value` may be the plain result of a call."""
-    return await value if isinstance(value, Awaitable) else value
-
-
-def _awaitable(value: Any) -> Any:
-    """`value`, as a coroutine if a task could not be made of it otherwise."""
-    if isinstance(value, PendingCall) or not isinstance(value, Awaitable):
-        return settled(value)
-    return value
-
-
-def _run_nested(main: Any, **kwargs: Any) -> Any:
-    """asyncio.run for code that already runs in the kernel's loop: models write it by habit."""
-    interrupts: Any = contextlib.nullcontext()
-    if in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # asyncio's own handler would only cancel the main task, which may never await.
-        interrupts = _on_interrupt(_raise_interrupt)
-    with outside_loop(), interrupts, asyncio.Runner(**kwargs) as runner:
-        return runner.run(_awaitable(main))
-
-
-@contextlib.contextmanager
-def outside_loop() -> Iterator[None]:
-    """Let code inside a loop run another one, as if it were outside."""
-    outer, task = asyncio._get_running_loop(), None
-    if outer is not None and (task := asyncio.current_task(outer)) is not None:
-        asyncio._leave_task(outer, task)  # since 3.14 a thread has a current task, not a loop
-    asyncio._set_running_loop(None)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(outer)
-        asyncio.set_event_loop(outer)
-        if outer is not None and task is not None:
-            asyncio._enter_task(outer, task)
-
-
-class OrderedSet(set[Any]):
-    """A set whose items come in the order in which they were given."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items = list(items)
-        super().__init__(self._items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (item for item in self._items if item in self)
-
-    def pop(self) -> Any:
-        item = next(iter(self))
-        self.remove(item)
-        return item

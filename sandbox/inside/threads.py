@@ -28,8 +28,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from types import CodeType
 from typing import Any
 
+from sandbox.inside.asyncio_changes import OrderedSet
 from sandbox.inside.calls import OFFERED, ONE_AFTER_THE_OTHER, in_main_thread
-from sandbox.inside.tasks import OrderedSet
 
 _waiting: deque[threading.Thread] = deque()
 _over: dict[threading.Thread, bool] = {}

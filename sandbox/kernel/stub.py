@@ -23,7 +23,7 @@ from sandbox.kernel.connection import Message
 STUB = "__import__('sys').modules['sandbox.inside.stub']"
 """A Python expression for the stub, valid anywhere inside a kernel."""
 
-_MODULES = "values calls tasks loops cells threads clock files stub".split()
+_MODULES = "values calls tasks asyncio_changes loops cells threads clock files stub".split()
 """Ordered: each module imports only modules before it."""
 
 
