@@ -4,7 +4,7 @@ that a web search found (``url_citation``)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from urllib.parse import quote
@@ -17,7 +17,40 @@ from emulator.responses.items import Json
 MAX_PLACES = 16
 
 
-def named(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
+class Citations:
+    """What the messages of one answer may cite."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, CreatedFile] = {}
+        self._uncited: dict[str, CreatedFile] = {}
+        self._pages: dict[str, FoundPage] = {}
+
+    def add_files(self, files: Iterable[CreatedFile]) -> None:
+        """A cell has written or changed these files."""
+        for file in files:
+            self._files[file.file_id] = self._uncited[file.file_id] = file
+
+    def add_pages(self, pages: Iterable[FoundPage]) -> None:
+        """A web search has found these pages."""
+        self._pages |= {page.url: page for page in pages}
+
+    @property
+    def has_uncited_files(self) -> bool:
+        return bool(self._uncited)
+
+    def of(self, text: str, *, last: bool) -> list[Json]:
+        """The annotations of a message; the ``last`` one cites all files that no message has named, at its
+        end."""
+        places = _places(text, [*self._files.values()])
+        for file, _, _ in places:
+            self._uncited.pop(file.file_id, None)
+        if last:
+            places += [(file, len(text), len(text)) for file in self._uncited.values()]
+            self._uncited.clear()
+        return [*(_citation(*place) for place in places), *_url_citations(text, self._pages)]
+
+
+def _places(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
     """Return the places, in order, where ``text`` names one of ``files`` by its path.
 
     A place is a file with start and end in characters; a client may replace ``text[start:end]``, which
@@ -31,7 +64,7 @@ def named(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, in
     return sorted(places, key=lambda place: place[1:])
 
 
-def citation(file: CreatedFile, start: int, end: int) -> Json:
+def _citation(file: CreatedFile, start: int, end: int) -> Json:
     return {
         "type": "container_file_citation",
         "container_id": file.container_id,
@@ -42,7 +75,7 @@ def citation(file: CreatedFile, start: int, end: int) -> Json:
     }
 
 
-def url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:
+def _url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:
     """The annotations of the pages, by URL, that ``text`` names; a Markdown link counts as a whole."""
     return [
         {

@@ -9,11 +9,12 @@ from emulator.answering.prompt import cell_history
 from emulator.events import from_same_answer
 from emulator.hosted.hosted_tool import IMAGE
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
-from emulator.responses import items as items_module
+from emulator.responses import item_types
 from emulator.responses.callers import program_of
 from emulator.responses.compaction import summary_of
 from emulator.responses.hosted_items import call_id
-from emulator.responses.items import Item, Json, Part
+from emulator.responses.item_types import Item, Part
+from emulator.responses.items import MESSAGE_BREAK, Json
 from emulator.responses.tools import chat_names, qualified
 
 
@@ -27,36 +28,36 @@ def messages(items: Sequence[Item]) -> list[Message]:
     before: Item | None = None
     for item in items:
         match item:
-            case items_module.MessageItem(role=role, content=parts):
+            case item_types.MessageItem(role=role, content=parts):
                 content = _content(role, parts)
                 if isinstance(content, str) and isinstance(before, _BEFORE_BREAK):
                     # The writer inserted this separator; the model did not write it.
-                    content = content.removeprefix(items_module.MESSAGE_BREAK)
+                    content = content.removeprefix(MESSAGE_BREAK)
                 chat.add_message(Message(role=role, content=content))
-            case items_module.FunctionCallItem(call_id=key, server=server):
+            case item_types.FunctionCallItem(call_id=key, server=server):
                 name = qualified(item.namespace, item.name)
                 function = FunctionCall(name=name, arguments=item.arguments)
                 call = HistoryCall(id=key, type="function", function=function, server_label=server)
                 chat.add_call(call, item.program)
-            case items_module.CustomCallItem(call_id=key, input=text):
+            case item_types.CustomCallItem(call_id=key, input=text):
                 custom = CustomCall(name=qualified(item.namespace, item.name), input=text)
                 chat.add_call(HistoryCall(id=key, type="custom", custom=custom), item.program)
-            case items_module.ProgramItem() | items_module.ProgramOutputItem():
+            case item_types.ProgramItem() | item_types.ProgramOutputItem():
                 chat.add_program(item)
-            case items_module.CallOutputItem():
+            case item_types.CallOutputItem():
                 chat.add_result(item)
-            case items_module.ApprovalResponseItem():
+            case item_types.ApprovalResponseItem():
                 chat.add_decision(item)
-            case items_module.CompactionItem(encrypted_content=hidden):
+            case item_types.CompactionItem(encrypted_content=hidden):
                 if (summary := summary_of(hidden)) is not None:
                     chat.messages.append(Message(role="user", content=summary))
-            case items_module.CodeCallItem():
+            case item_types.CodeCallItem():
                 chat.messages.extend(_cell(item))
         before = item
     return chat.messages
 
 
-_BEFORE_BREAK = (items_module.CodeCallItem, items_module.CallOutputItem)
+_BEFORE_BREAK = (item_types.CodeCallItem, item_types.CallOutputItem)
 
 
 class _Chat:
@@ -72,10 +73,10 @@ class _Chat:
         self._places: dict[str, int] = {}
         """The id of a program -> the place of the message with its first call."""
 
-    def add_program(self, item: items_module.ProgramItem | items_module.ProgramOutputItem) -> None:
+    def add_program(self, item: item_types.ProgramItem | item_types.ProgramOutputItem) -> None:
         """Add a program to the message that will have its first call, or its end to that message."""
         key = program_of(item.call_id)
-        if isinstance(item, items_module.ProgramItem):
+        if isinstance(item, item_types.ProgramItem):
             program = HistoryProgram(id=key, code=item.code, fingerprint=item.fingerprint)
             self._programs[key] = program
         elif (at := self._places.get(key)) is not None and (shown := self.messages[at].program):
@@ -86,9 +87,7 @@ class _Chat:
         """Add a message; the rest of an answer, which the writer separated from its start by a web search
         that the model's history does not show, joins that start."""
         last = self.messages[-1] if self.messages else None
-        is_rest = message.role == "assistant" and message.text.startswith(
-            items_module.MESSAGE_BREAK
-        )
+        is_rest = message.role == "assistant" and message.text.startswith(MESSAGE_BREAK)
         if is_rest and last and last.role == "assistant" and not last.tool_calls:
             self._change(-1, content=f"{last.text}{message.text}")
         else:
@@ -133,7 +132,7 @@ class _Chat:
     def _change(self, at: int, **changes: Any) -> None:
         self.messages[at] = self.messages[at].model_copy(update=changes)
 
-    def add_result(self, item: items_module.CallOutputItem) -> None:
+    def add_result(self, item: item_types.CallOutputItem) -> None:
         """Add a call's result, at the place of the client's decision if the call waited for it."""
         key = item.call_id
         content = _content("tool", item.output)
@@ -149,7 +148,7 @@ class _Chat:
         else:
             self.messages.append(result)
 
-    def add_decision(self, item: items_module.ApprovalResponseItem) -> None:
+    def add_decision(self, item: item_types.ApprovalResponseItem) -> None:
         """Add the client's decision about a hosted call. The first one counts."""
         key = call_id(item.approval_request_id)
         if key not in self._results:
@@ -159,7 +158,7 @@ class _Chat:
             )
 
 
-def _cell(cell: items_module.CodeCallItem) -> Iterator[Message]:
+def _cell(cell: item_types.CodeCallItem) -> Iterator[Message]:
     """A cell of the code interpreter: the model's code block, and a user message with its output.
 
     A cell that waits for a call is skipped: its call is shown, and the ended cell is another item.
@@ -183,14 +182,14 @@ def _content(role: str, parts: Sequence[Part]) -> str | list[dict[str, Any]]:
 
 def _chat_part(part: Part) -> Json:
     match part:
-        case items_module.TextPart(text=text) | items_module.RefusalPart(refusal=text):
+        case item_types.TextPart(text=text) | item_types.RefusalPart(refusal=text):
             return {"type": "text", "text": text}
-        case items_module.ImagePart(image_url=url, file_id=file_id, detail=detail):
+        case item_types.ImagePart(image_url=url, file_id=file_id, detail=detail):
             image = {"url": url} if url else {"file_id": file_id}
             return {
                 "type": "image_url",
                 "image_url": {**image, **({"detail": detail} if detail else {})},
             }
-        case items_module.FilePart():
+        case item_types.FilePart():
             file = part.model_dump(exclude={"type"}, exclude_none=True)
             return {"type": "file", "file": file}

@@ -1,224 +1,27 @@
-"""Input items: normalized (as they are stored and listed) and parsed. Knows nothing of chat messages.
-
-The tables `ITEMS` and `PARTS` define what an input may contain. Clients also send back output items, with
-null fields and with fields that only outputs have; these are accepted.
-"""
+"""Input items: normalized (as they are stored and listed) and parsed. Knows nothing of chat messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from typing import Any, TypeAlias
 
 from emulator import json_codec
 from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import hosted_items, tool_items
-from emulator.responses.callers import caller_of
+from emulator.responses.item_types import ITEMS, PARTS, ImagePart, Item, Part
 
 Json: TypeAlias = dict[str, Any]
-Status = Literal["in_progress", "interpreting", "completed", "incomplete", "failed"]
 
 MAX_ITEMS = 10_000
 MESSAGE_BREAK = "\n\n"
 """Separates a response's text before an item of a type in `SEPARATING` from its text after that item."""
 SEPARATING = ("code_interpreter_call", "mcp_call", "web_search_call", "shell_call_output")
 
-
-class ItemModel(BaseModel):
-    """The base of items and parts. Unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-# Parts of messages and of calls' outputs
-
-
-class TextPart(ItemModel):
-    type: Literal["input_text", "output_text", "text", "summary_text", "reasoning_text"]
-    text: str
-
-
-class RefusalPart(ItemModel):
-    type: Literal["refusal"]
-    refusal: str
-
-
-class ImagePart(ItemModel):
-    type: Literal["input_image"]
-    image_url: str | None = Field(None, description="a URL, or the image itself as a data: URL")
-    file_id: str | None = Field(None, description="the id of an uploaded file")
-    detail: str | None = None
-
-
-class FilePart(ItemModel):
-    type: Literal["input_file"]
-    file_data: str | None = Field(None, description="the file as a data: URL or base64")
-    file_id: str | None = Field(None, description="the id of an uploaded file")
-    filename: str | None = None
-
-
-Part = TextPart | RefusalPart | ImagePart | FilePart
-
-PARTS: Mapping[str, type[Part]] = {
-    "input_text": TextPart,
-    "output_text": TextPart,
-    "text": TextPart,
-    "summary_text": TextPart,
-    "reasoning_text": TextPart,
-    "refusal": RefusalPart,
-    "input_image": ImagePart,
-    "input_file": FilePart,
-}
-
 # Unsupported fields of a part, and the field to use instead: the proxy does not fetch URLs of files.
 _UNFETCHABLE = {
     "input_file": {"file_url": "file_data"},
-}
-
-
-# Items
-
-
-class MessageItem(ItemModel):
-    type: Literal["message"] = "message"
-    id: str
-    role: Literal["user", "assistant", "system", "developer"]
-    content: tuple[Part, ...]
-
-
-class CallItem(ItemModel):
-    caller: Any = None
-
-    @property
-    def program(self) -> str | None:
-        """The id of the program that calls."""
-        return caller_of(self.caller)
-
-
-class FunctionCallItem(CallItem):
-    type: Literal["function_call"]
-    id: str
-    call_id: str = Field(min_length=1)
-    name: str
-    namespace: str | None = None
-    server: str | None = None
-    """The label of a hosted tool's server."""
-    arguments: str
-
-
-class CustomCallItem(CallItem):
-    type: Literal["custom_tool_call"]
-    id: str
-    call_id: str = Field(min_length=1)
-    name: str
-    namespace: str | None = None
-    input: str
-
-
-class CallOutputItem(ItemModel):
-    """The output of a call to a function or a custom tool."""
-
-    type: Literal["function_call_output", "custom_tool_call_output"]
-    id: str
-    call_id: str = Field("", description='the id of the call; "" if the client omitted it')
-    output: tuple[Part, ...]
-    status: Any = None
-    found: list[Json] | None = None
-    """The tools that a search found."""
-
-    @property
-    def is_error(self) -> bool:
-        return self.status in ("failed", "incomplete")
-
-
-class ProgramItem(ItemModel):
-    type: Literal["program"]
-    id: str
-    call_id: str = Field(min_length=1)
-    code: str
-    fingerprint: str = ""
-
-
-class ProgramOutputItem(ItemModel):
-    type: Literal["program_output"]
-    id: str
-    call_id: str = Field(min_length=1)
-    result: str = ""
-    status: Literal["completed", "incomplete"] = "completed"
-
-
-class ApprovalResponseItem(ItemModel):
-    """The client's decision about a hosted call."""
-
-    type: Literal["mcp_approval_response"]
-    id: str
-    approval_request_id: str
-    approve: StrictBool
-    reason: str = ""
-
-
-class ReasoningItem(ItemModel):
-    type: Literal["reasoning"]
-    id: str
-
-
-class CellOutput(ItemModel):
-    type: Literal["logs", "image"]
-    logs: str = ""
-
-
-class CodeCallItem(ItemModel):
-    type: Literal["code_interpreter_call"]
-    id: str
-    code: str = ""
-    container_id: str = ""
-    outputs: tuple[CellOutput, ...] | None = None
-    status: Status = "completed"
-
-
-class CompactionItem(ItemModel):
-    """A summary of the conversation so far, opaque to clients (`compaction.py`)."""
-
-    type: Literal["compaction"]
-    id: str
-    encrypted_content: str = ""
-
-
-class ReferenceItem(ItemModel):
-    type: Literal["item_reference"]
-    id: str
-
-
-Item = (
-    MessageItem
-    | FunctionCallItem
-    | CustomCallItem
-    | CallOutputItem
-    | ProgramItem
-    | ProgramOutputItem
-    | ApprovalResponseItem
-    | ReasoningItem
-    | CodeCallItem
-    | CompactionItem
-    | ReferenceItem
-)
-
-ITEMS: Mapping[str, tuple[type[Item], str]] = {
-    "message": (MessageItem, "msg_"),
-    "function_call": (FunctionCallItem, "fc_"),
-    "function_call_output": (CallOutputItem, "fco_"),
-    "custom_tool_call": (CustomCallItem, "ctc_"),
-    "custom_tool_call_output": (CallOutputItem, "ctco_"),
-    "program": (ProgramItem, "prog_"),
-    "program_output": (ProgramOutputItem, "prog_out_"),
-    "mcp_approval_response": (ApprovalResponseItem, "mcpa_"),
-    "reasoning": (ReasoningItem, "rs_"),
-    "code_interpreter_call": (CodeCallItem, "ci_"),
-    "compaction": (CompactionItem, "cmp_"),
-    "item_reference": (ReferenceItem, ""),
 }
 
 # Types of items that become a call and its result, or are skipped -> the prefix of their ids.

@@ -23,11 +23,11 @@ from emulator.events import (
     CodeFinished,
     CodeStarted,
     ContentDelta,
-    CreatedFile,
     Finish,
     FinishReason,
     HostedCallFinished,
     HostedCallStarted,
+    HostedKind,
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
@@ -37,8 +37,7 @@ from emulator.events import (
     Usage,
     with_call_deltas,
 )
-from emulator.hosted.search_results import FoundPage
-from emulator.responses import citations
+from emulator.responses.citations import Citations
 from emulator.responses.hosted_items import SHELL_CALL, item_id
 from emulator.responses.hosted_output import (
     ApprovalRequestWriter,
@@ -66,6 +65,13 @@ from emulator.upstream.failures import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = MessageItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter
+_HostedItem = HostedCallWriter | ToolSearchWriter | WebSearchWriter
+
+_HOSTED: dict[HostedKind, type[_HostedItem]] = {
+    "mcp": HostedCallWriter,
+    "tool_search": ToolSearchWriter,
+    "web_search": WebSearchWriter,
+}
 
 _INCOMPLETE: dict[FinishReason, str] = {
     "length": "max_output_tokens",
@@ -93,14 +99,11 @@ class ResponseWriter:
         self._finished_items: dict[int, Json] = {}
         """Output index -> item."""
         self._open: _OpenItem | None = None
-        self._running: dict[str, HostedCallWriter | ToolSearchWriter | WebSearchWriter] = {}
+        self._running: dict[str, _HostedItem] = {}
         """Call id -> the item of a hosted call that runs."""
         self._shell_calls: dict[str, HostedCallStarted] = {}
         """Call id -> a shell call whose output is not written yet."""
-        self._pages: dict[str, FoundPage] = {}
-        """What web searches have found, by URL."""
-        self._files: dict[str, CreatedFile] = {}
-        self._uncited: dict[str, CreatedFile] = {}
+        self._citations = Citations()
 
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
         """Write the stream's events; `UpstreamAccepted` passes through."""
@@ -189,8 +192,7 @@ class ResponseWriter:
             case CodeFinished(files=files):
                 yield from self._open_as(CodeCallWriter).close(event)
                 self._open = None
-                for file in files:
-                    self._files[file.file_id] = self._uncited[file.file_id] = file
+                self._citations.add_files(files)
 
     def _hosted(
         self, event: ToolsListed | HostedCallStarted | HostedCallFinished | ApprovalRequested
@@ -198,7 +200,7 @@ class ResponseWriter:
         if isinstance(event, HostedCallFinished):
             writer = self._running.pop(event.id)
             if isinstance(writer, WebSearchWriter):
-                self._pages |= {page.url: page for page in found_pages(event)}
+                self._citations.add_pages(found_pages(event))
             yield from writer.close(event)
             if isinstance(writer, ToolSearchWriter):
                 tools = found_tools(self._tools, event.found)
@@ -209,15 +211,9 @@ class ResponseWriter:
         match event:
             case ToolsListed():
                 yield from ListedToolsWriter(self._items, event).all_events()
-            case HostedCallStarted(key, kind="web_search"):
-                self._running[key] = WebSearchWriter(self._items, event)
-                yield from self._running[key].start()
-            case HostedCallStarted(key, kind="tool_search"):
-                self._running[key] = ToolSearchWriter(self._items, event)
-                yield from self._running[key].start()
-            case HostedCallStarted(key):
-                self._running[key] = HostedCallWriter(self._items, event)
-                yield from self._running[key].start()
+            case HostedCallStarted(key, kind):
+                writer = self._running[key] = _HOSTED[kind](self._items, event)
+                yield from writer.start()
             case ApprovalRequested():
                 yield from ApprovalRequestWriter(self._items, event).all_events()
 
@@ -285,24 +281,14 @@ class ResponseWriter:
             case CallItemWriter() as call:
                 yield from call.close(status)
             case MessageItemWriter() as message:
-                yield from message.close(status, self._cited(message.text, last=last))
+                yield from message.close(status, self._citations.of(message.text, last=last))
         self._open = None
 
     def _last_message(self, status: str = "completed") -> Events:
         """End the open item. No message follows, so this one cites the files that no message has named."""
-        if self._uncited and not isinstance(self._open, MessageItemWriter):
+        if self._citations.has_uncited_files and not isinstance(self._open, MessageItemWriter):
             yield from self._start(lambda n: MessageItemWriter(n, self._id("msg_")))
         yield from self._close(status, last=True)
-
-    def _cited(self, text: str, *, last: bool) -> list[Json]:
-        places = citations.named(text, [*self._files.values()])
-        for file, _, _ in places:
-            self._uncited.pop(file.file_id, None)
-        if last:
-            places += [(file, len(text), len(text)) for file in self._uncited.values()]
-            self._uncited.clear()
-        pages = citations.url_citations(text, self._pages)
-        return [*(citations.citation(*place) for place in places), *pages]
 
     def _finished(self, reason: FinishReason, usage: Usage) -> Json:
         incomplete = _INCOMPLETE.get(reason)
