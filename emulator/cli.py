@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
-from emulator.import_blocks import block_imports
 
 if TYPE_CHECKING:
     from emulator.configuration import Configuration
@@ -99,14 +98,13 @@ def _help(*, everything: bool) -> None:
 
 def _serve(arguments: Sequence[str]) -> int:
     """Serve until a signal arrives."""
-    with block_imports():
-        configuration = _configuration(arguments)
-        from emulator.serve import CannotServe, serve
+    configuration = _configuration(arguments)
+    from emulator.serve import CannotServe, serve
 
-        try:
-            serve(configuration)
-        except CannotServe as error:
-            _exit_with(str(error), code=error.code)
+    try:
+        serve(configuration)
+    except CannotServe as error:
+        _exit_with(str(error), code=error.code)
     return 0
 
 

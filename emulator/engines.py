@@ -43,7 +43,6 @@ def _kernel(settings: Settings, limits: Limits, acquire_slot: AcquireSlot | None
         replace(limits, memory=_LIBRARIES),
         warm=settings.warm_kernels,
         most=settings.max_kernels,
-        max_age=settings.kernel_age_seconds,
         acquire_slot=acquire_slot,
         **_place(settings),
     )
@@ -128,7 +127,6 @@ class InterpreterEngines:
             # Most containers use the smallest memory limit.
             warm=settings.warm_interpreters if memory_limit == "1g" else 0,
             most=settings.max_kernels,
-            max_age=settings.kernel_age_seconds,
             preload=PRELOADED,
             data_size=settings.container_bytes,
             cpu_seconds=_CPU_SECONDS,

@@ -252,9 +252,6 @@ class Settings(BaseSettings):
         description="maximum number of container kernels in use (across all replicas with a gateway), and "
         "as many for programs; beyond that, requests get a 503",
     )
-    kernel_age_seconds: float = Field(
-        3600, gt=0, description="age at which an unused warm kernel is replaced"
-    )
     docker_image: str = Field(
         "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
     )

@@ -1,8 +1,8 @@
 """Start kernels ahead of time, and hand each out once. Knows nothing of programs.
 
 States of a kernel: *starting* or *waiting* (a future in `_warm`), *in use* (in `_in_use`), *disposed*. A
-waiting kernel that has died or grown old is disposed and replaced. At most `most` kernels are in use, and
-`size` are waiting.
+waiting kernel that has died is disposed and replaced. At most `most` kernels are in use, and `size` are
+waiting.
 
 What may never happen: a kernel is handed out twice; a kernel is in use without a slot, or keeps its slot
 after its end; a kernel outlives `close`.
@@ -40,7 +40,7 @@ AcquireSlot = Callable[[], Callable[[], None] | None]
 in use."""
 
 _CHECK_SECONDS = 0.25
-"""Interval of the checks for dead and old kernels."""
+"""Interval of the checks for dead kernels."""
 _REFILL_DELAY = 0.05
 """Seconds between handing out a kernel and starting the next one."""
 
@@ -54,10 +54,8 @@ class WarmPool(Generic[K]):
         *,
         size: int,
         most: int,
-        max_age: float = 3600.0,
         launchers: int = 2,
         acquire_slot: AcquireSlot | None = None,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`acquire_slot` is called for each kernel that is handed out, if several processes share the
         limit `most`."""
@@ -65,12 +63,8 @@ class WarmPool(Generic[K]):
         self._acquire_slot: AcquireSlot = acquire_slot or (lambda: lambda: None)
         self._size = size
         self._most = most
-        self._max_age = max_age
-        self._now = now
         self._lock = threading.Lock()
         self._warm: deque[Future[K]] = deque()
-        self._started_at: dict[K, float] = {}
-        """When each waiting kernel was started."""
         self._in_use: dict[K, Callable[[], None]] = {}
         """Kernels in use, each with the callback that releases its slot."""
         self._reserved = 0  # kernels that are about to be handed out, not yet in _in_use
@@ -166,23 +160,11 @@ class WarmPool(Generic[K]):
                 self._refill.clear()
             with self._lock:
                 # A failed launch stays, so that the next `acquire` raises its error.
-                for future in [each for each in self._warm if self._is_spent(each)]:
+                for future in [each for each in self._warm if _is_dead(each)]:
                     self._warm.remove(future)
-                    self._started_at.pop(future.result(), None)
                     with contextlib.suppress(RuntimeError):  # the pool was closed meanwhile
                         self._threads.submit(future.result().dispose)
                 self._fill()
-
-    def _is_spent(self, future: "Future[K]") -> bool:
-        if not future.done() or future.exception() is not None:
-            return False
-        kernel = future.result()
-        return not kernel.alive() or self._now() - self._started_at[kernel] > self._max_age
-
-    def _start_kernel(self) -> K:
-        kernel = self._launch()
-        self._started_at[kernel] = self._now()
-        return kernel
 
     def _waiting_kernel(self) -> K:
         for is_last in (False, True):
@@ -195,7 +177,6 @@ class WarmPool(Generic[K]):
                 if is_last:
                     raise
                 continue
-            self._started_at.pop(kernel, None)
             if kernel.alive():
                 return kernel
             kernel.dispose()
@@ -211,12 +192,16 @@ class WarmPool(Generic[K]):
             future = self._warm.popleft()
             if not future.done():
                 return future
-        return self._threads.submit(self._start_kernel)
+        return self._threads.submit(self._launch)
 
     def _fill(self) -> None:
         while not self._closed and len(self._warm) < self._size:
-            self._warm.append(self._threads.submit(self._start_kernel))
+            self._warm.append(self._threads.submit(self._launch))
 
     def _check_open(self) -> None:
         if self._closed:
             raise SandboxUnavailable("the kernel engine is closed", "create a new one")
+
+
+def _is_dead(future: "Future[K]") -> bool:
+    return future.done() and future.exception() is None and not future.result().alive()

@@ -31,9 +31,9 @@ class KernelEngine:
     """Kernels in one place: a row of `PLACES`.
 
     `warm` is the number of kernels that are kept ready; `warm_up`, `get_ready` or the first session starts
-    them in the background. At most `most` sessions are open at the same time; one more raises SandboxBusy. A
-    kernel that has waited `max_age` seconds, or has died, is replaced. `memory` in `limits` is the memory
-    that each process of a kernel may map in addition to what a ready kernel has mapped.
+    them in the background. At most `most` sessions are open at the same time; one more raises SandboxBusy.
+    `memory` in `limits` is the memory that each process of a kernel may map in addition to what a ready
+    kernel has mapped.
     """
 
     name = "kernel"
@@ -45,7 +45,6 @@ class KernelEngine:
         place: str = "bubblewrap",
         warm: int = 1,
         most: int = 16,
-        max_age: float = 3600.0,
         preload: Sequence[str] = (),
         acquire_slot: AcquireSlot | None = None,
         **config: int | str,
@@ -63,7 +62,7 @@ class KernelEngine:
         self._connect = partial(connect, setup)
         self._outlives_process = row.shared
         self._pool: WarmPool[KernelConnection] = WarmPool(
-            self._connect, size=warm, most=most, max_age=max_age, acquire_slot=acquire_slot
+            self._connect, size=warm, most=most, acquire_slot=acquire_slot
         )
         self._fences = partial(row.fences, options)
         self._probe_lock = threading.Lock()

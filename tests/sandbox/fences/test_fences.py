@@ -366,15 +366,7 @@ class Thing:
         self.disposed.set()
 
 
-@dataclass
-class Clock:
-    seconds: float = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-Made = tuple[WarmPool[Thing], list[Thing], Clock]
+Made = tuple[WarmPool[Thing], list[Thing]]
 
 
 @pytest.fixture
@@ -383,15 +375,14 @@ def make_pool() -> Iterator[Callable[..., Made]]:
 
     def make(**how: Any) -> Made:
         things: list[Thing] = []
-        clock = Clock()
 
         def launch() -> Thing:
             things.append(Thing())
             return things[-1]
 
-        pool = WarmPool(launch, max_age=60.0, now=clock, **how)
+        pool = WarmPool(launch, **how)
         pools.append(pool)
-        return pool, things, clock
+        return pool, things
 
     yield make
     for pool in pools:
@@ -406,7 +397,7 @@ def _until(what: Callable[[], bool]) -> None:
 
 
 def test_a_waiting_kernel_that_dies_is_replaced(make_pool: Callable[..., Made]) -> None:
-    pool, things, _ = make_pool(size=1, most=4)
+    pool, things = make_pool(size=1, most=4)
     pool.keep_up()
     _until(lambda: len(things) == 1)
     things[0].living = False
@@ -415,29 +406,16 @@ def test_a_waiting_kernel_that_dies_is_replaced(make_pool: Callable[..., Made]) 
     assert pool.acquire() is things[1]
 
 
-def test_a_waiting_kernel_that_grows_old_is_replaced(make_pool: Callable[..., Made]) -> None:
-    pool, things, clock = make_pool(size=1, most=4)
-    pool.keep_up()
-    _until(lambda: len(things) == 1)
-    clock.seconds = 61
-    assert things[0].disposed.wait(10)
-    _until(lambda: len(things) == 2)
-    assert things[1].living
-
-
-def test_a_kernel_that_is_handed_out_grows_as_old_as_it_likes(
-    make_pool: Callable[..., Made],
-) -> None:
-    pool, things, clock = make_pool(size=0, most=4)
+def test_a_released_kernel_ends(make_pool: Callable[..., Made]) -> None:
+    pool, things = make_pool(size=0, most=4)
     taken = pool.acquire()
-    clock.seconds = 1000
     assert (taken.living, len(things)) == (True, 1)
     pool.release(taken)
     assert taken.disposed.wait(10)
 
 
 def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made]) -> None:
-    pool, things, _ = make_pool(size=2, most=4)
+    pool, things = make_pool(size=2, most=4)
     pool.keep_up()
     _until(lambda: len(things) == 2)
     pool.acquire()
@@ -448,7 +426,7 @@ def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made
 def test_kernels_are_kept_up_from_when_there_is_use_for_them(
     make_pool: Callable[..., Made],
 ) -> None:
-    pool, things, _ = make_pool(size=2, most=4)
+    pool, things = make_pool(size=2, most=4)
     assert things == []
     for _ in range(3):
         pool.keep_up()
@@ -459,7 +437,7 @@ def test_kernels_are_kept_up_from_when_there_is_use_for_them(
 
 
 def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., Made]) -> None:
-    pool, things, _ = make_pool(size=0, most=4)
+    pool, things = make_pool(size=0, most=4)
     pool.keep_up()
     pool.close()
     pool.keep_up()
@@ -467,7 +445,7 @@ def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., M
 
 
 def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., Made]) -> None:
-    pool, _, _ = make_pool(size=0, most=1)
+    pool, _ = make_pool(size=0, most=1)
     taken = pool.acquire()
     with pytest.raises(SandboxBusy, match="all 1 kernels are in use"):
         pool.acquire()
@@ -485,9 +463,7 @@ def test_pools_of_several_processes_hand_out_no_more_than_they_may_together(
     def acquire_slot() -> Callable[[], None] | None:
         return release if places.acquire(blocking=False) else None
 
-    (one, _, _), (other, _, _) = [
-        make_pool(size=0, most=1, acquire_slot=acquire_slot) for _ in range(2)
-    ]
+    (one, _), (other, _) = [make_pool(size=0, most=1, acquire_slot=acquire_slot) for _ in range(2)]
     for _ in range(2):
         taken = one.acquire()
         with pytest.raises(SandboxBusy):
@@ -505,7 +481,7 @@ def test_kernels_that_end_at_once_are_not_started_without_end(
     make_pool: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Thing, "alive", lambda self: False)
-    pool, things, _ = make_pool(size=0, most=1)
+    pool, things = make_pool(size=0, most=1)
     with pytest.raises(SandboxDied, match="end immediately after their start"):
         pool.acquire()
     assert len(things) == 2
