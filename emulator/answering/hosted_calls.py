@@ -21,15 +21,17 @@ Knows nothing of servers, prompts or wire formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_approval import approved_first
-from emulator.answering.hosted_history import HostedHistory, assistant_message, result_message
+from emulator.answering.hosted_history import HostedHistory, result_message
+from emulator.answering.hosted_round import Round
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.running_calls import RunningCalls
+from emulator.answering.usage_counter import total_usage
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.events import (
     AnswerEvent,
@@ -40,10 +42,7 @@ from emulator.events import (
     CodeDelta,
     CodeFinished,
     CodeStarted,
-    ContentDelta,
     Finish,
-    ProgramFinished,
-    ProgramStarted,
     ReasoningDelta,
     ToolCall,
     ToolsListed,
@@ -56,52 +55,11 @@ from emulator.interpreter.approvals import Approvals
 from emulator.programs.ended import with_finished_program
 from emulator.programs.failures import NOT_APPROVED
 from emulator.programs.origin import parsed_call
-from emulator.protocol import HistoryCall, HistoryProgram, Message
+from emulator.protocol import HistoryCall, Message
 from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import BindError
 
 Answer = Callable[[AnswerRequest], Generator[AnswerEvent, None, None]]
-
-
-@dataclass
-class _Round:
-    """One reply of the model, or one run of a program or cell."""
-
-    words: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    run_here: list[str] = field(default_factory=list)
-    """The ids of the calls whose results are known when the round ends."""
-    waits_for_approval: bool = False
-    finish: Finish = field(default_factory=lambda: Finish("stop", Usage()))
-    program: HistoryProgram | None = None
-    """The program that the round starts, if the client sees it."""
-    ended: list[ProgramFinished] = field(default_factory=list)
-
-    @property
-    def sent(self) -> list[str]:
-        """The ids of the calls that end the answer: the client's, and those that it must approve."""
-        return [call.id for call in self.calls if call.id not in self.run_here]
-
-    def note(self, event: AnswerEvent) -> None:
-        """Note what the history of the next round must have."""
-        match event:
-            case ToolCall():
-                self.calls.append(event)
-            case ProgramStarted(key, code, fingerprint):
-                self.program = HistoryProgram(id=key, code=code, fingerprint=fingerprint)
-            case ProgramFinished():
-                self.ended.append(event)
-            case ContentDelta(text):
-                self.words.append(text)
-            case ReasoningDelta(text):
-                self.reasoning.append(text)
-
-    def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
-        """The round in the history."""
-        answer = assistant_message("".join(self.words), self.calls, "".join(self.reasoning))
-        answer = answer.model_copy(update={"program": self.program} if self.program else {})
-        return [answer, *(result_message(key, results[key]) for key in self.run_here)]
 
 
 class HostedCalls:
@@ -168,10 +126,10 @@ class HostedCalls:
         yield from self._end_suspended_cell()
         self._history.save(hidden, "".join(words), done.sent)
         reason = "tool_calls" if done.sent else done.finish.reason
-        yield replace(done.finish, reason=reason, usage=_total(usages))
+        yield replace(done.finish, reason=reason, usage=total_usage(usages))
 
-    def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, _Round]:
-        done = _Round()
+    def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, Round]:
+        done = Round()
         with closing(self._answer(request)) as events:
             for event in expand_relayed_chunks(request, events, unique_ids=True):
                 yield from self._running.advance()
@@ -181,7 +139,7 @@ class HostedCalls:
         yield from self._running.wait()
         return done
 
-    def _passed_on(self, event: AnswerEvent, done: _Round) -> Iterator[AnswerEvent]:
+    def _passed_on(self, event: AnswerEvent, done: Round) -> Iterator[AnswerEvent]:
         """What the front gets of an event."""
         match event:
             case UpstreamAccepted():
@@ -214,7 +172,7 @@ class HostedCalls:
         yield from self._end_suspended_cell()
         yield event
 
-    def _start(self, tool: HostedTool, call: ToolCall, done: _Round) -> Iterator[AnswerEvent]:
+    def _start(self, tool: HostedTool, call: ToolCall, done: Round) -> Iterator[AnswerEvent]:
         if tool.needs_approval and self._request.asks_approval:
             yield from self._end_suspended_cell()
             parts = (call.id, tool.server, tool.name, call.arguments, call.caller)
@@ -302,20 +260,3 @@ class HostedCalls:
             return
         approved = ToolCall(call.id, name, bound, caller=call.caller or "")
         yield from self._run(tool, approved, approval_id=call.id)
-
-
-def _total(usages: Sequence[Usage]) -> Usage:
-    """The last prompt, and all completions: clients compare the prompt with a context length."""
-    turns = [usage for usage in usages if usage.prompt_tokens or usage.completion_tokens]
-    if len(turns) < 2:
-        return turns[0] if turns else Usage()
-    details = [usage.details.get("emulator") or {} for usage in turns]
-    emulator = {
-        "model_turns": sum(one.get("model_turns", 1) for one in details),
-        "prompt_tokens": sum(
-            one.get("prompt_tokens", usage.prompt_tokens)
-            for one, usage in zip(details, turns, strict=True)
-        ),
-    }
-    completion_tokens = sum(usage.completion_tokens for usage in turns)
-    return Usage(turns[-1].prompt_tokens, completion_tokens, {"emulator": emulator})

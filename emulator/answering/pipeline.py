@@ -55,9 +55,9 @@ from sandbox.engine import Engine
 
 log = structlog.get_logger()
 
-# The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
 _MAX_QUESTION = 1000
 """Characters of a question that are read for the inspector's list."""
+# The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
 _LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 

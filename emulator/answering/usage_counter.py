@@ -60,3 +60,20 @@ class UsageCounter:
         # Clients compare prompt_tokens with a context length, so repairs are reported separately.
         repairs = {"model_turns": self._turns, "prompt_tokens": self._earlier_prompts + prompt}
         return replace(usage, details={"emulator": repairs})
+
+
+def total_usage(usages: Sequence[Usage]) -> Usage:
+    """The last prompt, and all completions: clients compare the prompt with a context length."""
+    turns = [usage for usage in usages if usage.prompt_tokens or usage.completion_tokens]
+    if len(turns) < 2:
+        return turns[0] if turns else Usage()
+    details = [usage.details.get("emulator") or {} for usage in turns]
+    emulator = {
+        "model_turns": sum(one.get("model_turns", 1) for one in details),
+        "prompt_tokens": sum(
+            one.get("prompt_tokens", usage.prompt_tokens)
+            for one, usage in zip(details, turns, strict=True)
+        ),
+    }
+    completion_tokens = sum(usage.completion_tokens for usage in turns)
+    return Usage(turns[-1].prompt_tokens, completion_tokens, {"emulator": emulator})

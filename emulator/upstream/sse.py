@@ -15,7 +15,6 @@ from sse_starlette import ServerSentEvent
 from emulator import json_codec
 from emulator.upstream.failures import QUOTED
 
-_DATA_FIELD = b"data: "
 MAX_EVENT_BYTES = 16 * 2**20
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -36,15 +35,6 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the data of the events that ``data`` completes. Raises `EventTooLarge`."""
-        # Fast path: complete events of one line each, as nearly every server sends them.
-        if data.endswith(b"\n\n") and not (self._rest or self._data) and b"\r" not in data:
-            lines = data[:-2].split(b"\n\n")
-            events = [line[6:] for line in lines if line[:6] == _DATA_FIELD]
-            if len(events) == len(lines) and data.count(b"\n") == 2 * len(lines):
-                if len(data) > MAX_EVENT_BYTES:
-                    raise EventTooLarge(f"an event is larger than {MAX_EVENT_BYTES} bytes")
-                self._size = 0
-                return events
         self._size += len(data)
         if self._size > MAX_EVENT_BYTES:
             raise EventTooLarge(f"an event is larger than {MAX_EVENT_BYTES} bytes")
