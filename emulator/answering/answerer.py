@@ -38,9 +38,7 @@ from emulator.answering.recording import record_verdict
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
-from emulator.answering.shown_program import ShownProgram
 from emulator.answering.turn_state import TurnState
-from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.user_request import Request
 from emulator.answering.verdicts import (
     CellResult,
@@ -201,19 +199,16 @@ class Answerer:
 
     def _with_fallback(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
         """Ask the model; if no better reply comes, send the repeated call that it was asked about."""
-        counter = UsageCounter()
         try:
-            yield from self._turns(driver, state, counter)
+            yield from self._turns(driver, state)
         except (ModelFailed, UpstreamFailed):
             if state.repeated_call is None:
                 raise
             yield from state.repeated_call.release_calls()
             self._save(state.repeated_call)
-            yield Finish("tool_calls", counter.usage(state.messages))
+            yield Finish("tool_calls", state.usage)
 
-    def _turns(
-        self, driver: Driver, state: TurnState, counter: UsageCounter
-    ) -> Iterator[AnswerEvent]:
+    def _turns(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
         """Ask the model until a reply is the answer."""
         seed = fresh_seed()
         verdict: Verdict = FinalReply()
@@ -224,10 +219,10 @@ class Answerer:
                 state,
                 seed=seed,
                 reasoning_start=self._reasoning_start(state),
-                shown=self._shown_program,
+                seal=self._seal,
             )
             try:
-                finish_reason = yield from self._read(reply, state, counter)
+                finish_reason = yield from self._read(reply, state)
             except UpstreamFailed as error:
                 # The repair request may exceed the model's context: then the first fault is reported.
                 acceptable = state.has_answer
@@ -237,15 +232,15 @@ class Answerer:
                     raise
                 if not acceptable and verdict.kind != "cut":
                     raise state.model_failed(verdict) from error
-                yield Finish("stop" if acceptable else "length", counter.usage(state.messages))
+                yield Finish("stop" if acceptable else "length", state.usage)
                 return
             state.sent += reply.prose.sent
             verdict = reply.verdict
             record_verdict(verdict, finish_reason)
-            reason = yield from self._act(reply, verdict, finish_reason, state, counter)
+            reason = yield from self._act(reply, verdict, finish_reason, state)
             if reason is not None:
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
-                yield Finish(reason, counter.usage(state.messages), stop_sequence)
+                yield Finish(reason, state.usage, stop_sequence)
                 return
 
     def _act(
@@ -254,7 +249,6 @@ class Answerer:
         verdict: Verdict,
         finish_reason: str | None,
         state: TurnState,
-        counter: UsageCounter,
     ) -> Generator[AnswerEvent, None, FinishReason | None]:
         """Act on a verdict. Returns the answer's finish reason, or None to ask the model again."""
         if reply.draft.calls:
@@ -269,7 +263,7 @@ class Answerer:
             filtered = finish_reason == "content_filter"
             if reply.draft.has_open_call:  # part of the call was sent: it cannot be written again
                 return answer_finish_reason(finish_reason or "length")
-            if filtered or not state.can_continue(reply, counter, self.settings):
+            if filtered or not state.can_continue(reply, self.settings):
                 yield from reply.release_prose()
                 return answer_finish_reason(finish_reason or "length")
         elif verdict.kind in ("quoted", "doubtful"):
@@ -301,14 +295,6 @@ class Answerer:
         state.add_repair(reply, verdict)
         return None
 
-    @property
-    def _shown_program(self) -> ShownProgram | None:
-        return (
-            ShownProgram(self.request.toolset, self._seal)
-            if self.request.chat.shows_programs
-            else None
-        )
-
     def _seal(self, saved: SavedProgram, program: str) -> str:
         return self.fingerprints.seal(replace(saved, origin=self._origin), program)
 
@@ -330,7 +316,7 @@ class Answerer:
         return (*self._model_key, self.request.chat.reasoning_switches)
 
     def _read(
-        self, reply: ReplyReader, state: TurnState, counter: UsageCounter
+        self, reply: ReplyReader, state: TurnState
     ) -> Generator[AnswerEvent, None, str | None]:
         """Read one reply. Returns the upstream's finish reason, or None if the proxy closed the reply."""
         finish_reason: str | None = None
@@ -340,11 +326,11 @@ class Answerer:
             engine.get_ready()  # while the model generates
         with translate_sandbox_errors():
             with self.upstream.open(state.messages, state.fields) as stream:
-                counter.start_turn()
+                state.counter.start_turn()
                 metrics.MODEL_TURNS.inc()
                 reply.record()
                 yield replace(accepted, headers=stream.headers)
-                for delta in read_deltas(stream, self.request.profile, counter):
+                for delta in read_deltas(stream, self.request.profile, state.counter):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)
                     finish_reason = delta.finish_reason or finish_reason

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from emulator.answering.draft_block import DraftBlock
 from emulator.answering.intent import Intent, intent_after
 from emulator.answering.user_request import Request
+from emulator.programs import validate
+from emulator.programs.program import Program
+from emulator.reading.diagnostics import Diagnostic
 from emulator.tools.effects import Effect
 from emulator.tools.toolset import Toolset
 
@@ -84,6 +87,17 @@ class IntentJudge:
         if (before is None or before is Intent.DOUBTFUL) and (self._shown or "```" in block.before):
             return "it follows code that is shown"
         return "the words before it" if before else "the words after it"
+
+    def unknown_calls(self, block: DraftBlock) -> list[Diagnostic]:
+        """Diagnostics for calls of unknown tools, if the block is meant as a call and not as
+        documentation."""
+        unknown = validate.unknown_calls(Program(tuple(block.statements)), self.toolset)
+        own = block.own_names
+        is_script = own is not None and (own.has_definitions or own.is_script)
+        is_attempt = block.dialect != "python" or (
+            any(one.near for one in unknown) and not (is_script or block.is_session)
+        )
+        return [one.diagnostic for one in unknown] if self.required or is_attempt else []
 
     def remember_shown(self, block: DraftBlock) -> None:
         """Later blocks may use what a shown block defines."""

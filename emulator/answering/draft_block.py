@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from emulator.answering.early_call import EarlyCall
 from emulator.answering.intent import Intent, intent_before
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
@@ -51,8 +52,13 @@ class DraftBlock:
     """Variables to which the block assigns a blank."""
     has_run: bool = False
     """Whether calls of the block may have been sent before its end."""
-    is_committed: bool = False
-    """Whether a call of the block is sent while the model writes it: nothing after that can stop it."""
+    early: EarlyCall | None = None
+    """The search for a call that is sent while the model still writes it."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether a call of the block is sent while the model writes it: nothing after that can stop it."""
+        return self.early is not None and self.early.started is not None
 
     @property
     def raw(self) -> str:

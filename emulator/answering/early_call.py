@@ -50,7 +50,7 @@ _ANY_OBJECT = frozenset(
 
 
 class EarlyCall:
-    """Fed the text of a block; ``started`` is set once the call is being sent."""
+    """Fed the text of a block; ``started`` is set once the call is found."""
 
     def __init__(
         self,
@@ -60,14 +60,17 @@ class EarlyCall:
         *,
         is_free: Callable[[Tool, Mapping[str, Any]], bool],
         quotes: Callable[[WrittenCall], bool],
+        streams: bool,
     ) -> None:
         """``key`` is the call's id. ``is_free`` says whether a call may be sent early, given its tool and
-        its arguments so far, ``quotes`` whether a quotation begins like a call."""
+        its arguments so far, ``quotes`` whether a quotation begins like a call. Without ``streams`` the same
+        call is found, but nothing is sent."""
         self._syntax = SYNTAXES[dialect]
         self._toolset = toolset
         self._key = key
         self._is_free = is_free
         self._quotes = quotes
+        self._streams = streams
         self._head = ""
         self._next = LONG
         self._examined = -1
@@ -77,7 +80,15 @@ class EarlyCall:
         self._sent: list[str] = []
         self.started: CallStarted | None = None
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether the client has received the call's start."""
+        return self._streams and self.started is not None
+
     def feed(self, text: str) -> Iterator[CallStarted | ArgumentsDelta]:
+        yield from (event for event in self._events(text) if self._streams)
+
+    def _events(self, text: str) -> Iterator[CallStarted | ArgumentsDelta]:
         if self._finished:
             return
         if self._text is not None:

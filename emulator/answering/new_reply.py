@@ -10,7 +10,7 @@ from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
-from emulator.answering.shown_program import ShownProgram
+from emulator.answering.shown_program import Seal, ShownProgram
 from emulator.answering.turn_state import TurnState
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import repeated_calls
@@ -23,9 +23,9 @@ def new_reply(
     *,
     seed: int,
     reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
-    shown: ShownProgram | None = None,
+    seal: Seal | None = None,
 ) -> ReplyReader:
-    """``shown`` is the program that the client sees, if it sees programs."""
+    """``seal`` makes the fingerprint of a program, if the client sees programs."""
     settings, chat = request.settings, request.chat
     required = state.call_policy.required
     # The model is asked once about calls that it repeats. They are valid: if it repeats them, they are sent.
@@ -44,7 +44,7 @@ def new_reply(
         state.quotations,
         stream_calls="block" if chat.shows_programs else settings.stream_calls,
         stream_arguments=bool(chat.stream),
-        shown=shown,
+        shown=ShownProgram(request.toolset, seal if chat.shows_programs else None),
     )
     draft: CodeDraft = program
     if state.session is not None:

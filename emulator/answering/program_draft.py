@@ -36,7 +36,6 @@ from emulator.answering.statement_reader import StatementReader
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.errors import ModelFailed
 from emulator.events import AnswerEvent, ToolCall, call_id
-from emulator.programs import validate
 from emulator.programs.program import Call, Program
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic, render
@@ -126,8 +125,7 @@ class ProgramDraft:
     @property
     def has_open_call(self) -> bool:
         """Whether a call was sent in part. No other call may take its place."""
-        started = self._early is not None and self._early.started is not None
-        return started and self._stream_arguments and not self.calls
+        return self._early is not None and self._early.is_sent and not self.calls
 
     @property
     def has_repeated_calls(self) -> bool:
@@ -177,12 +175,13 @@ class ProgramDraft:
         self._block = block
         # Only the first block: later calls may have to wait for its calls.
         if self._stream_calls == "delta" and self._early is None and dialect in SYNTAXES:
-            self._early = EarlyCall(
+            self._early = block.early = EarlyCall(
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
                 is_free=lambda tool, arguments: self._is_free(block, tool, arguments),
                 quotes=self._quotations.begins_call,
+                streams=self._stream_arguments,
             )
         return iter(())
 
@@ -199,11 +198,8 @@ class ProgramDraft:
         block = self._opened()
         block.pieces.append(raw)
         block.text.append(text)
-        if self._early is not None and not block.statements:
-            for event in self._early.feed(text):
-                block.is_committed = True
-                if self._stream_arguments:
-                    yield event
+        if block.early is not None and not block.statements:
+            yield from block.early.feed(text)
         calling = self._reader.feed(block, text)
         if calling and self._stream_calls != "block" and self._runs_early(block):
             block.has_run = True
@@ -255,7 +251,11 @@ class ProgramDraft:
                 self._append(block)
         elif self.truncated_block:
             pass  # neither a call nor prose
-        elif not block.is_quoted and intent is Intent.MEANT and (unknown := self._attempted(block)):
+        elif (
+            not block.is_quoted
+            and intent is Intent.MEANT
+            and (unknown := self._judge.unknown_calls(block))
+        ):
             self._reject(unknown)
         elif not self.has_open_call:
             self._judge.remember_shown(block)
@@ -293,19 +293,6 @@ class ProgramDraft:
         if doubtful:
             self._doubtful.append(block.inner.strip())
         return block.as_python if self._judge.constrained else block.raw
-
-    def _attempted(self, block: DraftBlock) -> list[Diagnostic]:
-        """Diagnostics for calls of unknown tools, if the block is meant as a call and not as
-        documentation."""
-        unknown = validate.unknown_calls(Program(tuple(block.statements)), self._toolset)
-        own = block.own_names
-        is_script = own is not None and (own.has_definitions or own.is_script)
-        is_attempt = block.dialect != "python" or (
-            any(one.near for one in unknown) and not (is_script or block.is_session)
-        )
-        if not (self._judge.required or is_attempt):
-            return []
-        return [one.diagnostic for one in unknown]
 
     # The program
 

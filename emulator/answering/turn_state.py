@@ -29,6 +29,7 @@ from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.user_request import Request
 from emulator.answering.verdicts import CellResult, UnusableReply
 from emulator.errors import ModelFailed
+from emulator.events import Usage
 from emulator.reading.diagnostics import render
 from emulator.settings import Settings
 
@@ -49,6 +50,7 @@ class TurnState:
     """The upstream constrains the reply to a JSON object."""
     conversation: Request = field(default_factory=Request)
     """What the messages say about the model's blocks."""
+    counter: UsageCounter = field(default_factory=UsageCounter)
     attempt: int = 0
     """Repairs so far."""
     promised: bool = False
@@ -103,7 +105,7 @@ class TurnState:
         self.messages += exchange
         self.repair_messages += exchange
 
-    def can_continue(self, reply: ReplyReader, counter: UsageCounter, settings: Settings) -> bool:
+    def can_continue(self, reply: ReplyReader, settings: Settings) -> bool:
         """Return True if the model may continue a truncated reply.
 
         Three limits apply: repairs, the length of a reply, and the client's own token limit, of which the
@@ -115,11 +117,16 @@ class TurnState:
             return False
         for name in _TOKEN_LIMITS & self.fields.keys():
             limit = self.token_limits.setdefault(name, self.fields[name])
-            remaining = limit - counter.completion_tokens
+            remaining = limit - self.counter.completion_tokens
             if remaining <= 0:
                 return False
             self.fields[name] = remaining
         return True
+
+    @property
+    def usage(self) -> Usage:
+        """The usage to report to the client, if the answer ends now."""
+        return self.counter.usage(self.messages)
 
     @property
     def has_answer(self) -> bool:
