@@ -281,7 +281,7 @@ define install_packages
 	[ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $$as_root tee $$policy >/dev/null; $$as_root chmod +x $$policy; \
 	    trap "$$as_root rm -f $$policy" EXIT; }; \
 	$$as_root apt-get update -qq </dev/null >/dev/null 2>&1 || true; \
-	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 \
 	    $(2) </dev/null >/dev/null 2>&1 || { echo "install first: $(2)" >&2; exit 1; }
 endef
 
