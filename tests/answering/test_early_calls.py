@@ -50,6 +50,7 @@ def fed(text: str, size: int, dialect: str = "python") -> tuple[EarlyCall, list[
         "call_1",
         is_free=lambda *_: True,
         quotes=lambda call: "quoted" in str(call.values),
+        streams=True,
     )
     events = [
         event for at in range(0, len(text), size) for event in early.feed(text[at : at + size])
