@@ -248,10 +248,16 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        inside = _path(first["loc"], value, missing=first["type"] == "missing")
+        found = [
+            (_path(one["loc"], value, missing=one["type"] == "missing"), one["msg"])
+            for one in error.errors(include_url=False, include_input=False)
+        ]
+        # Of the branches of a union, the one that fits best fails at the deepest place.
+        inside, problem = max(
+            (one for one in found if one[0].startswith(found[0][0])), key=lambda one: len(one[0])
+        )
         param = f"{place}.{inside}" if place and inside else place or inside
-        raise BadRequest(f"Invalid value for {param!r}: {first['msg']}.", param=param) from error
+        raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error
 
 
 def renamed_places(*places: tuple[str, str]) -> Callable[[str], str]:

@@ -97,7 +97,10 @@ def instruct(
             deferred.listing if deferred else "",
             constrained=constrained,
             stubs=stubs,
-            example=example(shown, programs=choice.programs),
+            example=example(
+                shown if shown.tools else toolset.subset(toolset.tools[:1]),
+                programs=choice.programs,
+            ),
             several=len(shown.tools) > 1 or any(tool.arguments for tool in shown.tools),
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,

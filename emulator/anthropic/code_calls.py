@@ -1,4 +1,5 @@
-"""Calls that code makes: how blocks name it as their caller, and what may follow while it waits for results.
+"""Calls that code makes: how blocks name it as their caller, what may follow while it waits for results, and
+what the model sees of it later.
 
 Source: Anthropic's documentation, "Programmatic tool calling".
 """
@@ -6,13 +7,19 @@ Source: Anthropic's documentation, "Programmatic tool calling".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from emulator.answering.cell_resume import NO_OUTPUT
+from emulator.answering.prompt import cell_history
+from emulator.anthropic.parts import mapping
 from emulator.errors import BadRequest
+from emulator.protocol import HistoryCall, HistoryProgram, Message
 
 Content = str | Sequence[Mapping[str, Any]]
 
+CODE = "code_execution"
+"""The name of the server tool that maps to the code interpreter."""
 _CODE = re.compile(r"code_execution(?:_20\d{6})?")
 _FIRST = "code_execution_20250825"
 _LATER = "code_execution_20260120"
@@ -59,3 +66,59 @@ def _blocks(content: Content) -> Sequence[Mapping[str, Any]]:
 def _is_made_by_code(block: Mapping[str, Any]) -> bool:
     caller = block.get("caller")
     return isinstance(caller, Mapping) and is_code_execution(caller.get("type"))
+
+
+class Cells:
+    """The code in a conversation, from its first block on. Code that calls the client's tools ends in a later
+    message than it begins."""
+
+    def __init__(self, contents: Iterable[str | Sequence[Mapping[str, Any]]] = ()) -> None:
+        blocks = (
+            block for content in contents if not isinstance(content, str) for block in content
+        )
+        self._results = {
+            str(block.get("tool_use_id")): mapping(block.get("content"))
+            for block in blocks
+            if block.get("type") == "code_execution_tool_result"
+        }
+        self._code: dict[str, str] = {}
+        self._running = ""
+        self._programs: dict[str, HistoryProgram] = {}
+        """The code that has called tools, by its id."""
+
+    def start(self, block: Mapping[str, Any]) -> None:
+        self._running = str(block.get("id"))
+        self._code[self._running] = str(mapping(block.get("input")).get("code", ""))
+
+    def call(self, call: HistoryCall, block: Mapping[str, Any]) -> HistoryCall:
+        """The call with its caller, if code is running."""
+        if not self._running or mapping(block.get("caller")).get("type") == "direct":
+            return call
+        return call.model_copy(update={"caller": self._running})
+
+    def program(self, calls: Sequence[HistoryCall]) -> HistoryProgram | None:
+        """The program that begins with these calls of a message."""
+        key = next((call.caller for call in calls if call.caller), "")
+        if not key or key in self._programs:
+            return None
+        program = HistoryProgram(id=key, code=self._code[key])
+        if (result := self._results.get(key)) is not None:
+            output, failed = _output(result)
+            fields = {"result": output or NO_OUTPUT, "failed": failed}
+            program = program.model_copy(update=fields)
+        self._programs[key] = program
+        return program
+
+    def end(self, block: Mapping[str, Any]) -> list[Message]:
+        """The code and its output, unless they are the history of a program."""
+        key, self._running = str(block.get("tool_use_id")), ""
+        if key not in self._programs:
+            output, failed = _output(mapping(block.get("content")))
+            return cell_history(self._code.get(key, ""), output, failed=failed)
+        return []
+
+
+def _output(result: Mapping[str, Any]) -> tuple[str, bool]:
+    """What code wrote, and whether it failed."""
+    output = f"{result.get('stdout') or ''}{result.get('stderr') or ''}".rstrip("\n")
+    return output, bool(result.get("return_code")) or "error_code" in result

@@ -16,7 +16,6 @@ from emulator.anthropic.request import (
     MessagesRequest,
     at_client_place,
     chat_request,
-    offered_tools,
 )
 from emulator.anthropic.threads import Threads
 from emulator.anthropic.tools import code_caller
@@ -48,21 +47,27 @@ def answer(
     Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event.
     """
     joined = threads.joined(client, request)
+    stored = len(joined.messages) - len(request.messages)
+    offered = joined.offered_tools(stored)
     try:
-        chat = chat_request(joined, len(joined.messages) - len(request.messages), betas)
+        chat = chat_request(joined, stored, betas)
         if request.compaction is not None:
             chat = _summarizing(chat, request.compaction)
         answer_request = replace(pipeline.read(chat, client), finds_stop_string=True)
     except EmulatorError as error:
-        raise at_client_place(error, joined) from error
+        raise at_client_place(error, joined, offered) from error
     writer = MessageWriter(
         request.model,
         thinks=request.thinks,
         shows_lists=LISTING_BETA in betas,
-        code_caller=code_caller(offered_tools(joined)[0]),
+        code_caller=code_caller(offered.tools),
     )
-    write = writer.write if request.compaction is None else writer.write_summary
-    events = write(expand_relayed_chunks(answer_request, pipeline.answer(answer_request)))
+    answered = expand_relayed_chunks(answer_request, pipeline.answer(answer_request))
+    if request.compaction is None:
+        events = writer.write(answered)
+    else:
+        changes = [change for _, change in joined.tool_changes()]
+        events = writer.write_summary(answered, changes)
     if request.thread is not None:
         events = threads.saved(client, joined, events)
     return MessageStream(events, answer_request.unsupported_tools)
@@ -82,7 +87,8 @@ def count_tokens(
 
     Raises `BadRequest` or `NotFound`.
     """
+    offered = request.offered_tools()
     try:
         return pipeline.prompt_tokens(pipeline.read(chat_request(request, betas=betas), client))
     except EmulatorError as error:
-        raise at_client_place(error, request) from error
+        raise at_client_place(error, request, offered) from error

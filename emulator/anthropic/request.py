@@ -6,22 +6,23 @@ accepted and ignored. Errors that the core finds name the place in the request t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.deferred_tools import LOADED
-from emulator.anthropic.blocks import ADDITION, REMOVAL, Cells, changed_tool, messages
-from emulator.anthropic.code_calls import Content, check_results, is_code_execution
+from emulator.anthropic.blocks import messages
+from emulator.anthropic.code_calls import Cells, Content, check_results, is_code_execution
 from emulator.anthropic.mcp_servers import (
     McpServer,
     client_places,
     listed_servers,
     with_mcp_tools,
 )
+from emulator.anthropic.parts import text
+from emulator.anthropic.tool_changes import OfferedTools, offered_tools, tool_changes
 from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, FailedDependency
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
@@ -42,6 +43,7 @@ class MessagesToolChoice(Lenient):
 
 class Thinking(Lenient):
     type: str
+    display: str | None = None
 
 
 class OutputConfig(Lenient):
@@ -64,6 +66,10 @@ class Compaction(Lenient):
     instructions: str | None = None
 
 
+class Container(Lenient):
+    id: str | None = None
+
+
 class CountRequest(Lenient):
     """The fields that determine the prompt and so its number of tokens."""
 
@@ -75,13 +81,26 @@ class CountRequest(Lenient):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = None
-    container: str | dict[str, Any] | None = None
+    container: str | Container | None = None
     mcp_servers: list[McpServer] | None = None
 
     @property
     def thinks(self) -> bool:
         """Return True if the client asked for reasoning; otherwise this API does not send it."""
-        return self.thinking is not None and self.thinking.type != "disabled"
+        thinking = self.thinking or Thinking(type="disabled")
+        return thinking.type != "disabled" and thinking.display != "omitted"
+
+    @property
+    def container_id(self) -> str | None:
+        return self.container.id if isinstance(self.container, Container) else self.container
+
+    def tool_changes(self, stored: int = 0) -> Iterator[tuple[str, Json]]:
+        """The changes of the tools in the messages, with their places; ``stored`` as for `chat_request`."""
+        return tool_changes([message.content for message in self.messages], -stored)
+
+    def offered_tools(self, stored: int = 0) -> OfferedTools:
+        """Raises `BadRequest`."""
+        return offered_tools(self.tools or (), self.tool_changes(stored))
 
 
 class MessagesRequest(CountRequest):
@@ -123,10 +142,11 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
         fields["stream"] = request.stream
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
-    offered, fields["removed_tools"] = offered_tools(request)
-    tools, pinned = with_mcp_tools(offered, request.mcp_servers or (), betas)
+    offered = request.offered_tools(stored)
+    fields["removed_tools"] = offered.removed
+    tools, pinned = with_mcp_tools(offered.tools, request.mcp_servers or (), betas)
     if tools:
-        fields["tools"] = chat_tools(tools, request.container)
+        fields["tools"] = chat_tools(tools, request.container_id)
     fields["listed_servers"] = listed_servers([m.content for m in request.messages]) | pinned
     if request.tool_choice is not None:
         fields |= _tool_choice(request.tool_choice, request.tools or (), fields.get("tools", ()))
@@ -139,15 +159,17 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     return validated(ChatCompletionRequest, fields)
 
 
-def at_client_place(error: EmulatorError, request: CountRequest) -> EmulatorError:
+def at_client_place(
+    error: EmulatorError, request: CountRequest, offered: OfferedTools
+) -> EmulatorError:
     """Make an error about the chat request name the place in the client's own request.
 
     This API's errors have no field for the place, so the message names it.
     """
-    param, message = error.param, error.message
-    for place, own in client_places(request.tools or (), request.mcp_servers or ()):
+    param, message = error.param and _client_place(error.param), _client_place(error.message)
+    places = [*client_places(offered.tools, request.mcp_servers or ()), *offered.places.items()]
+    for place, own in places:
         param, message = param and param.replace(place, own), message.replace(place, own)
-    param, message = param and _client_place(param), _client_place(message)
     if param and param not in message:
         message = f"{param}: {message}"
     if isinstance(error, FailedDependency):  # a 400 at Anthropic
@@ -158,8 +180,8 @@ def at_client_place(error: EmulatorError, request: CountRequest) -> EmulatorErro
 def _messages(request: CountRequest, stored: int) -> list[Message]:
     system = request.system
     if isinstance(system, list):
-        texts = (str(block.get("text", "")) for block in system)
-        system = "\n\n".join(text for text in texts if not text.startswith(_BILLING))
+        texts = [text(block, "text", f"system[{n}]") for n, block in enumerate(system)]
+        system = "\n\n".join(one for one in texts if not one.startswith(_BILLING))
     chat = [Message(role="system", content=system)] if system else []
     answer: Content = ()
     following: dict[str, Content] = {}
@@ -175,26 +197,6 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     if not chat:
         raise BadRequest("messages have no content to answer.", param="messages")
     return chat
-
-
-def offered_tools(request: CountRequest) -> tuple[list[Json], list[str]]:
-    """The request's tools, with those that messages add, and the names of the tools that are removed at the
-    end."""
-    known = {tool.get("name") for tool in request.tools or ()}
-    added: list[Json] = []
-    removed: set[str] = set()
-    for message in request.messages:
-        for block in message.content if isinstance(message.content, list) else ():
-            if block.get("type") == REMOVAL:
-                removed.add(changed_tool(block))
-            elif block.get("type") == ADDITION:
-                name, tool = changed_tool(block), block.get("tool")
-                removed.discard(name)
-                definition = tool.get("definition") if isinstance(tool, dict) else None
-                if isinstance(definition, dict) and name not in known:
-                    known.add(name)
-                    added.append({**definition, "defer_loading": LOADED})
-    return [*(request.tools or ()), *added], sorted(removed)
 
 
 def _tool_choice(
@@ -229,6 +231,7 @@ def _tool_choice(
 def _response_format(output_format: Json) -> Json:
     """Convert ``{"type": "json_schema", "schema": ...}`` to chat's ``response_format``."""
     if output_format.get("type") != "json_schema":
-        return {"type": str(output_format.get("type"))}
+        place = "output_config.format.type"
+        raise BadRequest(f"{place} must be json_schema.", place)
     schema = {"name": "answer", "schema": output_format.get("schema")}
     return {"type": "json_schema", "json_schema": schema}

@@ -17,8 +17,8 @@ from typing import Any
 
 import structlog
 
+from emulator.anthropic.message import collect
 from emulator.anthropic.request import InputMessage, Json, MessagesRequest
-from emulator.anthropic.writer import collect
 from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
 from emulator.storage.key_value import (

@@ -79,8 +79,8 @@ CLIENT_TOOLS: Mapping[str, tuple[str, Json]] = {
 """Type without its version -> the description for the model, and the schema of the arguments."""
 
 
-def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | Json | None) -> list[Json]:
-    """Convert ``tools``; ``container`` is the one that the request names. Raises `BadRequest`.
+def chat_tools(tools: Sequence[Mapping[str, Any]], container: str | None) -> list[Json]:
+    """Convert ``tools``; ``container`` is the id of the one that the request names. Raises `BadRequest`.
 
     Code may call all functions, unless one of them names code as a caller: then only those that do.
     """
@@ -123,20 +123,20 @@ def _callers(tool: Mapping[str, Any], place: str) -> list[str]:
     return ["direct" if one == "direct" else "program" for one in allowed]
 
 
-def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> Json:
+def _tool(tool: Mapping[str, Any], place: str, container: str | None) -> Json:
     kind = tool.get("type") or "custom"
     if not isinstance(kind, str):
         raise BadRequest(f"{place}.type must be text.", param=f"{place}.type")
     family = _VERSION.sub("", kind)
     if kind == "custom":
-        if "input_schema" not in tool:
+        if tool.get("input_schema") is None:
             raise BadRequest(f"{place}.input_schema is missing.", param=f"{place}.input_schema")
         function = {"parameters": tool["input_schema"], "description": tool.get("description")}
     elif family in CLIENT_TOOLS:
         description, parameters = CLIENT_TOOLS[family]
         function = {"parameters": parameters, "description": description}
     elif is_code_execution(kind):
-        return {"type": INTERPRETER, "container": _container(container)}
+        return {"type": INTERPRETER, "container": container or {"type": "auto"}}
     elif family in (REGEX_SEARCH, BM25_SEARCH):
         return {"type": SEARCH_TYPE, "name": family}
     else:
@@ -146,8 +146,3 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | Json | None) -> 
     if tool.get("input_examples") is not None:
         function["input_examples"] = tool["input_examples"]
     return {"type": "function", "function": {"name": tool.get("name"), **function}}
-
-
-def _container(container: str | Json | None) -> str | Json:
-    container_id = container.get("id") if isinstance(container, dict) else container
-    return container_id if isinstance(container_id, str) else {"type": "auto"}

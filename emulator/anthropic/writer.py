@@ -1,4 +1,4 @@
-"""Answer events -> the events of a message's stream; `collect` folds them into the whole message.
+"""Answer events -> the events of a message's stream.
 
 The events follow the rules that Anthropic's SDKs check: ``message_start`` first; dense indices; each block
 started before its deltas and stopped before the next block; ``message_delta`` with the stop reason second to
@@ -7,16 +7,15 @@ last.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.summary import collected
-from emulator.anthropic.blocks import CODE, hosted_block_id
+from emulator.anthropic.code_calls import CODE
+from emulator.anthropic.hosted_blocks import SERVER, call_block, result_block
 from emulator.anthropic.mcp_servers import LISTING
-from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
     ArgumentsDelta,
@@ -40,35 +39,16 @@ from emulator.events import (
     serialize_arguments,
     with_call_deltas,
 )
-from emulator.hosted.hosted_tool import IMAGE
-from emulator.hosted.search_results import read_pages
-from emulator.upstream.failures import CONTEXT_CODE
 
 Json = dict[str, Any]
 Events = Iterator[Json]
 
-_SERVER = "srvtoolu_"
-"""The prefix of the ids of ``server_tool_use`` blocks."""
-_INDEX = re.compile(r"\[(\d+)\]")
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "end_turn",
     "length": "max_tokens",
     "tool_calls": "tool_use",
     "content_filter": "refusal",
-}
-
-_ERRORS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
 }
 
 
@@ -90,13 +70,10 @@ class MessageWriter:
         """The id of the running cell's block."""
         self._is_resumed = False
         """The running cell's block is in an earlier answer."""
-        self._hosted_calls: dict[str, HostedCallFinished | None] = {}
-        """Call id -> its result, of the hosted calls whose result block is not written yet, in their order:
-        so the next request has the results in the order of the calls."""
-        self._searches: set[str] = set()
-        """The ids of the calls that are web searches."""
-        self._tool_searches: set[str] = set()
-        """The ids of the calls that are searches for tools."""
+        self._hosted_calls: dict[str, HostedCallStarted] = {}
+        """The hosted calls whose result block is not written yet, by id, in their order: so the next request
+        has the results in the order of the calls."""
+        self._hosted_results: dict[str, HostedCallFinished] = {}
         self._container: Json | None = None
         """Where code has run in this answer."""
         self._accepted = UpstreamAccepted()
@@ -123,15 +100,19 @@ class MessageWriter:
                 yield {"type": "message_start", "message": self._message}
             yield from self._events(event)
 
-    def write_summary(self, events: Iterator[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
-        """Write the events of a message that consists of the summary in ``events``."""
+    def write_summary(
+        self, events: Iterator[AnswerEvent], tool_changes: Iterable[Json]
+    ) -> Iterator[Json | UpstreamAccepted]:
+        """Write the events of a message that consists of the summary in ``events``, and of the changes of the
+        tools in the messages that it replaces."""
         for event in events:
             if isinstance(event, UpstreamAccepted):
                 yield event
                 break
         yield {"type": "message_start", "message": self._message}
         text, usage = collected(events)
-        yield from self._start("compaction", content=None)
+        changes = [{"type": one["type"], "tool": one["tool"]} for one in tool_changes]
+        yield from self._start("compaction", content=None, tool_changes=changes)
         yield self._delta("compaction_delta", content=text)
         yield from self._close()
         yield self._finish("compaction", None, usage)
@@ -159,48 +140,37 @@ class MessageWriter:
                 yield from self._cell(event)
             case Finish(reason, usage):
                 yield from self._close()
-                yield from self._hosted_results()
+                yield from self._known_results()
                 yield self._finish(_REASONS[reason], event.stop_sequence, usage)
                 yield {"type": "message_stop"}
 
     def _caller(self, cell: str) -> Json:
         """The field of a call's block; ``cell`` is the one that makes the call, "" if the model does."""
-        code = {"type": self._code_caller, "tool_id": f"{_SERVER}{cell}"}
+        code = {"type": self._code_caller, "tool_id": f"{SERVER}{cell}"}
         return {"caller": code if cell else {"type": "direct"}} if self._code_caller else {}
 
     def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
         match event:
             case ToolsListed(error=None) if self._shows_lists:
                 tools = [dict(tool) for tool in event.tools]
-                yield from self._whole(LISTING, mcp_server_name=event.server, tools=tools)
-            case HostedCallStarted(key, kind, server, name):
-                self._hosted_calls[key] = None
+                listed = {"mcp_server_name": event.server, "tools": tools}
+                yield from self._whole({"type": LISTING, **listed})
+            case HostedCallStarted():
+                self._hosted_calls[event.id] = event
                 yield from self._close()
-                if kind == "tool_search":
-                    self._tool_searches.add(key)
-                    yield from self._begin(
-                        "server_tool_use", id=search_id(key), name=name, input={}
-                    )
-                elif kind == "web_search":
-                    self._searches.add(key)
-                    yield from self._begin(
-                        "server_tool_use", id=search_id(key), name=kind, input={}
-                    )
-                else:
-                    place = {"id": hosted_block_id(key), "name": name, "server_name": server}
-                    yield from self._begin("mcp_tool_use", **place, input={})
+                yield from self._begin(call_block(event))
                 for piece in pieces(serialize_arguments(event.arguments, "function")):
                     yield self._delta("input_json_delta", partial_json=piece)
                 yield from self._close()
-            case HostedCallFinished(key):
-                self._hosted_calls[key] = event
+            case HostedCallFinished():
+                self._hosted_results[event.id] = event
                 if not self._open:
-                    yield from self._hosted_results()
+                    yield from self._known_results()
 
     def _cell(self, event: CodeStarted | CodeComplete | CodeFinished) -> Events:
         match event:
             case CodeStarted(key, resumes=resumes):
-                self._cell_id = f"{_SERVER}{resumes or key}"
+                self._cell_id = f"{SERVER}{resumes or key}"
                 self._is_resumed = bool(resumes)
             case CodeComplete(code):
                 self._container = _container(self._accepted)
@@ -219,13 +189,12 @@ class MessageWriter:
         if self._open == kind:
             return
         yield from self._close()
-        yield from self._hosted_results()
-        yield from self._begin(kind, **fields)
+        yield from self._known_results()
+        yield from self._begin({"type": kind, **fields})
 
-    def _begin(self, kind: str, **fields: Any) -> Events:
+    def _begin(self, block: Json) -> Events:
         self._index += 1
-        self._open = kind
-        block = {"type": kind, **fields}
+        self._open = block["type"]
         yield {"type": "content_block_start", "index": self._index, "content_block": block}
 
     def _close(self) -> Events:
@@ -240,32 +209,16 @@ class MessageWriter:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _whole(self, kind: str, **fields: Any) -> Events:
+    def _whole(self, block: Json) -> Events:
         """A block without deltas."""
-        yield from self._begin(kind, **fields)
+        yield from self._begin(block)
         yield from self._close()
 
-    def _hosted_results(self) -> Events:
+    def _known_results(self) -> Events:
         """The results that are known, up to the first that is not."""
-        while (key := next(iter(self._hosted_calls), "")) and (result := self._hosted_calls[key]):
-            del self._hosted_calls[key]
-            if key in self._searches:
-                found = _found_pages(result)
-                kind = "web_search_tool_result"
-                yield from self._whole(kind, tool_use_id=search_id(key), content=found)
-                continue
-            if key in self._tool_searches:
-                kind, found = "tool_search_tool_result", _found_tools(result)
-                yield from self._whole(kind, tool_use_id=search_id(key), content=found)
-                continue
-            content = result.content
-            texts = [content] if isinstance(content, str) else [_part_text(one) for one in content]
-            yield from self._whole(
-                "mcp_tool_result",
-                tool_use_id=hosted_block_id(key),
-                is_error=result.is_error,
-                content=[{"type": "text", "text": text} for text in texts],
-            )
+        while (key := next(iter(self._hosted_calls), "")) in self._hosted_results:
+            result = self._hosted_results.pop(key)
+            yield from self._whole(result_block(self._hosted_calls.pop(key), result))
 
     def _cell_result(self, event: CodeFinished) -> Events:
         """The result of a cell. A cell that waits for a call has no result yet."""
@@ -294,110 +247,23 @@ class MessageWriter:
         return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
 
 
-def collect(events: Iterable[Json | UpstreamAccepted]) -> Json:
-    """Fold a stream's events into the message."""
-    message: Json = {}
-    texts: list[str] = []
-    for event in events:
-        if isinstance(event, UpstreamAccepted):
-            continue
-        match event["type"]:
-            case "message_start":
-                message = {**event["message"], "content": []}
-            case "content_block_start":
-                message["content"].append(dict(event["content_block"]))
-                texts = []
-            case "content_block_delta":
-                _fold(message["content"][-1], event["delta"], texts)
-            case "content_block_stop":
-                _close(message["content"][-1], texts)
-            case "message_delta":
-                message |= {**event["delta"], "usage": event["usage"]}
-    return message
-
-
-def _fold(block: Json, delta: Json, texts: list[str]) -> None:
-    if delta["type"] == "signature_delta":
-        block["signature"] = delta["signature"]
-    else:
-        fields = ("text", "thinking", "partial_json", "content")
-        texts += [delta[field] for field in fields if field in delta]
-
-
-def _close(block: Json, texts: list[str]) -> None:
-    text = "".join(texts)
-    match block["type"]:
-        case "text" | "thinking" as field:
-            block[field] = text
-        case "compaction":
-            block["content"] = text
-        case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            block["input"] = json_codec.loads(text or "{}")
-
-
 def _container(accepted: UpstreamAccepted) -> Json:
     expires_at = datetime.fromtimestamp(accepted.container_expires_at, UTC)
     return {"id": accepted.container_id, "expires_at": f"{expires_at:%Y-%m-%dT%H:%M:%SZ}"}
-
-
-def search_id(call_id: str) -> str:
-    """The id of the ``server_tool_use`` block of a web search."""
-    return _SERVER + call_id.removeprefix("call_")
-
-
-def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
-    """The pages; a client gets no text of them, as at Anthropic, where it is encrypted."""
-    if result.is_error:
-        return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
-    return [
-        {
-            "type": "web_search_result",
-            "url": page.url,
-            "title": page.title or page.url,
-            "encrypted_content": "",
-            "page_age": None,
-        }
-        for page in read_pages(result.content)
-    ]
-
-
-def _found_tools(result: HostedCallFinished) -> Json:
-    if result.is_error:
-        return {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
-    references = [{"type": "tool_reference", "tool_name": name} for name in result.found]
-    return {"type": "tool_search_tool_search_result", "tool_references": references}
-
-
-def _part_text(part: Json) -> str:
-    """Results in this API have only text."""
-    return str(part.get("text") or IMAGE)
-
-
-def error_body(error: EmulatorError, request_id: str | None = None) -> Json:
-    """Return an error in the shape of Anthropic's API reference ("Errors")."""
-    kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
-    message = error.message
-    if error.param:  # this API writes ``tools.0.name``
-        message = message.replace(error.param, _INDEX.sub(r".\1", error.param))
-    if (
-        error.code == CONTEXT_CODE
-    ):  # Anthropic's words, by which its clients know when to shorten the history
-        message = f"prompt is too long: {message} ({CONTEXT_CODE})"
-    body: Json = {"type": "error", "error": {"type": kind, "message": message}}
-    if error.code and error.code.startswith("thread_"):
-        # By this code Anthropic's SDKs know that they have to send the whole conversation again.
-        body["error"]["details"] = {"error_code": error.code}
-    return {**body, "request_id": request_id} if request_id else body
 
 
 def _usage(usage: Usage) -> Json:
     details = usage.details.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     read = cached if isinstance(cached, int) else 0
+    details = usage.details.get("completion_tokens_details")
+    thinking = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    counted = {"output_tokens_details": {"thinking_tokens": thinking}}
     return {
         # In this API, input_tokens does not include the tokens read from a cache.
         "input_tokens": max(usage.prompt_tokens - read, 0),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": read,
         "output_tokens": usage.completion_tokens,
+        **(counted if isinstance(thinking, int) else {}),
     }

@@ -13,8 +13,9 @@ import pytest
 from anthropic.types.beta import BetaMessage
 
 from emulator.anthropic.blocks import messages
+from emulator.anthropic.message import collect
 from emulator.anthropic.request import MessagesRequest, at_client_place, chat_request
-from emulator.anthropic.writer import MessageWriter, collect
+from emulator.anthropic.writer import MessageWriter
 from emulator.errors import BadRequest
 from emulator.events import (
     AnswerEvent,
@@ -294,7 +295,8 @@ def test_an_unusable_server_is_an_error_that_names_the_place(
 def test_an_error_about_a_server_names_the_clients_place(
     servers: list[Json], tools: list[Json], place: str, expected: str
 ) -> None:
-    error = at_client_place(BadRequest(f"{place} is bad.", place), request(servers, *tools))
+    made = request(servers, *tools)
+    error = at_client_place(BadRequest(f"{place} is bad.", place), made, made.offered_tools())
     assert (error.param, error.message) == (expected, f"{expected} is bad.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -450,6 +451,7 @@ def test_images_documents_and_errors_of_tools_reach_the_model(
     paper = {
         "type": "document",
         "title": "Notes",
+        "context": "Of March.",
         "source": {"type": "text", "media_type": "text/plain", "data": "Rain."},
     }
     call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"location": "x"}}
@@ -469,8 +471,93 @@ def test_images_documents_and_errors_of_tools_reach_the_model(
         tools=[GET_WEATHER],
     )
     sent = json.dumps(upstream.requests[0]["messages"])
-    for words in ("data:image/png;base64,QQ==", "Notes", "Rain.", "I ask.", "Error:", "no such"):
+    for words in (
+        "data:image/png;base64,QQ==",
+        "Notes",
+        "Of March.",
+        "Rain.",
+        "I ask.",
+        "Error:",
+        "no such",
+    ):
         assert words in sent
+
+
+TEXT = {"type": "text", "text": "Hello."}
+TEXT_FILE = {"type": "text", "media_type": "text/plain"}
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "12"}
+MALFORMED: list[tuple[str, Any, str]] = [
+    ("user", ["Hello."], "messages.0.content.0'"),
+    ("user", [TEXT, {"type": "text", "text": None}], "messages.0.content.1.text "),
+    ("user", [TEXT, {"text": "Hello."}], "messages.0.content.1.type "),
+    ("user", [TEXT, {"type": "input_audio"}], "messages.0.content.1.type is 'input_audio'"),
+    ("user", [{"type": "document", "source": TEXT_FILE}], "messages.0.content.0.source.data "),
+    (
+        "user",
+        [{"type": "document", "source": {"type": "content", "content": 3}}],
+        "messages.0.content.0.source.content ",
+    ),
+    ("user", [{"type": "search_result", "content": {}}], "messages.0.content.0.content "),
+    ("user", [{**RESULT, "is_error": "no"}], "messages.0.content.0.is_error "),
+    ("user", [{**RESULT, "content": [{"type": "blob"}]}], "messages.0.content.0.content.0.type "),
+    ("assistant", [{**CALL, "input": "{}"}], "messages.0.content.0.input "),
+    ("assistant", [CALL, RESULT], "messages.0.content.1.type is 'tool_result'"),
+    ("assistant", [{}], "messages.0.content.0.type "),
+]
+
+
+@pytest.mark.parametrize(("role", "content", "place"), MALFORMED)
+def test_a_block_that_cannot_be_read_is_refused_at_its_place_and_never_skipped(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, role: str, content: Any, place: str
+) -> None:
+    messages: list[Any] = [{"role": role, "content": content}, *ASK]
+    with pytest.raises(anthropic.BadRequestError, match=re.escape(place)) as refused:
+        plain(claude, messages=messages, tools=[GET_WEATHER])
+    assert refused.value.type == "invalid_request_error"
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"system": [{"type": "text", "text": 3}]}, "system.0.text "),
+        ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type "),
+        ({"container": {"id": 3}}, "container.id"),
+        ({"tools": [{**GET_WEATHER, "input_schema": None}]}, "tools.0.input_schema "),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused_at_its_place(
+    claude: anthropic.Anthropic, fields: Any, place: str
+) -> None:
+    with pytest.raises(anthropic.BadRequestError, match=re.escape(place)):
+        claude.beta.messages.create(model="m", max_tokens=9, messages=ASK, **fields)
+
+
+def test_words_without_calls_go_to_the_upstream_without_an_empty_list_of_calls(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    """OpenAI's API refuses ``"tool_calls": null``, and so do some chat templates."""
+    upstream.reply("Bye.")
+    answer = {"role": "assistant", "content": [TEXT]}
+    plain(claude, messages=[*ASK, answer, {"role": "user", "content": "Bye."}])
+    assert upstream.requests[0]["messages"][1] == {"role": "assistant", "content": "Hello."}
+
+
+@EITHER
+def test_thinking_is_counted_and_may_be_omitted(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
+) -> None:
+    usage = {**USAGE, "completion_tokens_details": {"reasoning_tokens": 2}}
+    for display, expected in (
+        ("summarized", [("thinking", "Hm."), "Rain."]),
+        ("omitted", ["Rain."]),
+    ):
+        upstream.reply(Reply("Rain.", reasoning="Hm.", usage=usage))
+        thinking = {"type": "adaptive", "display": display}
+        message = create(claude, messages=ASK, thinking=thinking)
+        assert shown(message) == expected
+        assert message.usage.output_tokens_details.thinking_tokens == 2
 
 
 def test_a_picture_is_named_by_the_id_of_an_uploaded_file(

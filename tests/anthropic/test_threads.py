@@ -293,6 +293,106 @@ def change(kind: str, tool: Any) -> Any:
     return {"role": "system", "content": [{"type": kind, "tool": tool}]}
 
 
+@anthropic.beta_tool
+def get_news() -> str:
+    """Get the news of the day."""
+    return "Nothing."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_summary_keeps_the_tools_that_were_added_and_removed(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    mail = '```python\nsend_mail(to="Ada")\n```'
+    upstream.reply(LONDON, "London has 12 degrees.", mail, "Sent.", "```python\nget_news()\n```")
+    tools = [get_weather, get_news]
+    runner: Any = claude.beta.messages.tool_runner(
+        messages=ASK, tools=tools, stream=stream, **FIELDS
+    )
+    answers = []
+    for answer in runner:
+        answers.append(answer.get_final_message() if stream else answer)
+        if len(answers) == 1:
+            runner.add_tools(send_mail)
+            runner.remove_tools("get_news")
+            runner.compact_before_next_turn()
+    _, summary, call, _ = answers
+    assert [(one.type, one.tool.type) for one in summary.content[0].tool_changes] == [
+        ("tool_addition", "tool_definition"),
+        ("tool_removal", "tool_reference"),
+    ]
+    assert (call.content[0].name, call.content[0].input) == ("send_mail", {"to": "Ada"})
+    assert "def send_mail(" in upstream.requests[2]["messages"][-1]["content"]
+    assert "get_news can no longer be called" in sent(upstream, 2)
+    reply = {"role": "assistant", "content": [summary.content[0].to_dict()]}
+    again = claude.beta.messages.create(
+        messages=[reply], tools=[tool.to_dict() for tool in tools], **FIELDS
+    )
+    assert [block.type for block in again.content] == ["text"]
+
+
+def test_a_summary_may_also_be_in_the_users_message(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Yes.")
+    summary: Any = {"type": "compaction", "content": "They asked about London."}
+    content = [summary, {"type": "text", "text": "And now?"}]
+    claude.beta.messages.create(messages=[{"role": "user", "content": content}], **FIELDS)
+    assert "They asked about London." in sent(upstream, 0)
+    assert "And now?" in sent(upstream, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_conversation_that_begins_without_tools_gets_some(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply(LONDON, PARIS)
+    other = {**get_weather.to_dict(), "name": "get_news"}
+    added: list[Any] = []
+    for definition, expected in ((get_weather.to_dict(), "London"), (other, "Paris")):
+        inline = {"type": "tool_definition", "definition": definition}
+        added.append(change("tool_addition", inline))
+        fields: Any = {**FIELDS, "messages": [*ASK, *added]}
+        if stream:
+            with claude.beta.messages.stream(**fields) as events:
+                answer: Any = events.get_final_message()
+        else:
+            answer = claude.beta.messages.create(**fields)
+        assert [block.input for block in answer.content] == [{"location": expected}]
+    first, second = upstream.requests
+    assert first["messages"][0] == second["messages"][0]
+
+
+NAMELESS: Any = {"type": "tool_definition", "definition": {"input_schema": {"type": "object"}}}
+BAD_NAME: Any = {"type": "tool_definition", "definition": {**send_mail.to_dict(), "name": "a b"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "tool", "place", "code"),
+    [
+        ("tool_addition", None, r"messages\.1\.content\.0\.tool ", None),
+        ("tool_addition", NAMELESS, r"messages\.1\.content\.0\.tool ", None),
+        ("tool_addition", BAD_NAME, r"messages\.1\.content\.0\.tool\.definition\.name", None),
+        *(
+            (
+                kind,
+                {"type": "tool_reference", "name": "nothing"},
+                r"messages\.1\.content\.0\.tool\.name is 'nothing'",
+                "tool_reference_unresolved",
+            )
+            for kind in ("tool_addition", "tool_removal")
+        ),
+    ],
+)
+def test_a_change_that_names_no_tool_is_refused_at_its_place(
+    claude: anthropic.Anthropic, kind: str, tool: Any, place: str, code: str | None
+) -> None:
+    messages = [*ASK, change(kind, tool)]
+    with pytest.raises(anthropic.BadRequestError, match=place) as refused:
+        claude.beta.messages.create(messages=messages, tools=[get_weather.to_dict()], **FIELDS)
+    assert refused.value.error_code == code
+
+
 def test_a_removed_tool_cannot_be_called_until_it_is_added_again(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:

@@ -151,3 +151,22 @@ def test_a_toolset_defers_its_tools_by_default_or_one_by_one(
     assert ("def order(" in first, "def order(" in second) == (False, True)
     assert first.count("def ") > 2
     assert second.count("def ") == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_are_all_deferred_can_be_called_although_nothing_finds_them(
+    proxy: str, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    upstream.reply("```python\nrefund_order(id='o1')\n```")
+    request: Json = {"model": "m", "max_tokens": 99, "tools": DEFERRED}
+    request["messages"] = [{"role": "user", "content": "Refund o1."}]
+    with anthropic.Anthropic(base_url=proxy, api_key="k", max_retries=0) as client:
+        if stream:
+            with client.messages.stream(**request) as streamed:
+                answer: Any = streamed.get_final_message()
+        else:
+            answer = client.messages.create(**request)
+    assert [(block.name, block.input) for block in answer.content] == [
+        ("refund_order", {"id": "o1"})
+    ]
+    assert "- refund_order: Pay an order back." in upstream.requests[0]["messages"][0]["content"]

@@ -336,6 +336,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": ["web_search"]}]}, "tools[0].type"),
     ({"tools": [GET_WEATHER, GET_WEATHER]}, "tools[1].function.name"),
     ({"tools": [GET_WEATHER], "n": 0}, "n"),
+    ({"messages": [{"role": "user", "content": ["Hi"]}]}, "messages[0].content[0]"),
 ]
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.anthropic import front as anthropic
+from emulator.anthropic.message import collect as collect_message
 from emulator.anthropic.request import MessagesRequest
 from emulator.anthropic.threads import Threads
-from emulator.anthropic.writer import collect as collect_message
 from emulator.chat.chunks import collect as collect_chunks
 from emulator.chat.front import complete
 from emulator.errors import BadRequest

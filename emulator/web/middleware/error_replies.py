@@ -7,7 +7,7 @@ from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from emulator import client_disconnect, json_codec, traces
-from emulator.anthropic.writer import error_body
+from emulator.anthropic.error_body import error_body
 from emulator.errors import (
     BadRequest,
     ClientDisconnected,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
+from emulator.anthropic.error_body import error_body
 from emulator.anthropic.front import answer, count_tokens
+from emulator.anthropic.message import collect
 from emulator.anthropic.request import CountRequest, MessagesRequest
 from emulator.anthropic.threads import Threads
-from emulator.anthropic.writer import collect, error_body
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.upstream.sse import encode_json
