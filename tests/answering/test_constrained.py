@@ -224,7 +224,10 @@ def test_a_repair_may_be_constrained(
         ('{"say": "I look.", "calls": [{"name": "get_weather", "arguments": {"location": "Oslo"}}]}',
          "I look.", CALLED),
         ('<think>{"say": "no"}</think>\n{"say": "yes"}', "yes", []),
+        ('```json\n{"say": "It is warm."}\n```\n', "It is warm.", []),
+        ('```{"say": "It is warm."}```', "It is warm.", []),
         # A server that ignores the schema: the reply is read like any other.
+        ('```json\n{"saying": "x"}\n```', '```json\n{"saying": "x"}\n```', []),
         ("It is warm.", "It is warm.", []),
         ('Such as {"say": "x"}', 'Such as {"say": "x"}', []),
         ('{"saying": "x"}', '{"saying": "x"}', []),

@@ -4,9 +4,9 @@
 reads ``{"calls": [...]}`` as it reads JSON calls of any model. States:
 
 * **outside**: text passes to the ordinary splitter, except what may be the start of ``{"say": "``. That start
-  counts only at the beginning of the reply, and after reasoning;
+  counts only at the beginning of the reply, and after reasoning; a fence may be around the object;
 * **words**: the string is decoded and passes as prose, up to its closing quote. Nothing in it can be a call;
-* **after**: ``}`` ends the reply. Members that follow are read as an object of their own.
+* **after**: ``}`` and the fence end the reply. Members that follow are read as an object of their own.
 
 A server that ignores the schema is no error: the reply is then read like any other. Sans-IO.
 """
@@ -29,9 +29,9 @@ from emulator.tools.toolset import Toolset
 _START = "\0"
 """Stands for the beginning of the reply."""
 _BEFORE = "|".join(map(re.escape, [_START, *REASONING.values(), "<|message|>"]))
-_OPENING = re.compile(rf'(?:{_BEFORE})\s*(?P<object>\{{\s*"say"\s*:\s*")')
+_OPENING = re.compile(rf'(?:{_BEFORE})\s*(?P<object>(?:```(?:json)?\s*)?\{{\s*"say"\s*:\s*")')
 _PARTIAL = re.compile(
-    rf"(?:{_BEFORE})\s*(?P<object>(?:\{{\s*(?:\"(?:s(?:a(?:y(?:\"\s*(?::\s*)?)?)?)?)?)?)?)\Z"
+    rf"(?:{_BEFORE})\s*(?P<object>(?:`{{1,3}}j?s?o?n?\s*)?(?:\{{\s*(?:\"(?:s(?:a(?:y(?:\"\s*(?::\s*)?)?)?)?)?)?)?)\Z"
 )
 _REACH = 64
 """More characters than the longest closing tag with some white space."""
@@ -90,7 +90,7 @@ class ConstrainedSplitter:
         return _decoded(inside)
 
     def _after(self, text: str) -> list[Event]:
-        following = text.lstrip(" \t\r\n}")
+        following = text.lstrip(" \t\r\n}`")
         if not following:
             return []
         self._feed = self._splitter.feed
