@@ -63,6 +63,9 @@ from emulator.reading.tags import (
 from emulator.reading.text_buffer import TextBuffer
 from emulator.reading.tool_names import ToolNames
 
+#: The code span that a quoted line (Markdown: "> ...") is: nothing in it begins a block.
+_QUOTED = -1
+_QUOTED_LINE = re.compile(r"[ \t]*>[ \t]")
 #: A longer run of backticks is decoration, not a fence.
 _RUN = 64
 #: The characters at which prose may end. `f` counts only if it may begin "functools[".
@@ -93,7 +96,8 @@ class Splitter:
         self._tags, self._known, self._tag_starts = _tags_and_tokens(self._names)
         self._longest = len(self._known[0])
         self._text = TextBuffer()
-        self._span = 0  # the number of backticks that opened the current code span, or 0
+        self._span = 0
+        """The number of backticks that opened the current code span, `_QUOTED`, or 0."""
         self._opened = reasoning_open
         self._events = self._reply(reasoning_open)
         self._saw_shell_fence = False
@@ -135,9 +139,9 @@ class Splitter:
     def _line(self, *, code: bool) -> Generator[Event | None, None, Scanner | None]:
         """At the start of a line: return the scanner of the block that begins here, or None."""
         text = self._text
-        self._span = 0
         while True:
             head, whole = text.head()
+            self._span = _QUOTED if _QUOTED_LINE.match(head) else 0
             if head.startswith("\n"):
                 yield Text(text.take(1))
                 code = True
