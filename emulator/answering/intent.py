@@ -136,6 +136,8 @@ _HINTS = _words(
     r"(?:this|it|that|these|the following)\b",
     r"\b(?:the|following|this) (?:code|function|program|command) (?:will|does|shows|can)\b"
     r"|\balternatively\b",
+    r"\bI(?:'ve| have)? (?:just |already )?(?:ran|used|called|executed|\w+ed [^.:]{1,60} (?:with|using|by))\b"
+    r"[^.]*:$",
 )
 #: What the words after a block may say of it.
 _SHOWS_AFTER = _words(
@@ -149,6 +151,7 @@ _SHOWS_AFTER = _words(
     r"|script|file|above)) "
     r"(?:as|in|to|with|using|by|like|from|into)\b",
 )
+_EXPECTS = re.compile(r"^(?:the )?expected (?:output|outcome|result|response)\b", re.IGNORECASE)
 #: "I'll write it so that you can read it" announces a call.
 _PURPOSE = re.compile(r"\bso (?:that )?(?:you|we|one) (?:can|could|may)\b", re.IGNORECASE)
 _FURTHER = _words(
@@ -195,7 +198,7 @@ def intent_after(words: str, *, acts: bool) -> Intent:
     last = " ".join(sentences[-2:])
     if acts and _ENDS_WITH_QUESTION.search(last) and not _FURTHER.search(last):
         return Intent.SHOWN
-    return Intent.MEANT
+    return Intent.DOUBTFUL if any(map(_EXPECTS.match, sentences)) else Intent.MEANT
 
 
 # Promises

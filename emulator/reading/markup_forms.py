@@ -267,7 +267,9 @@ FORMS: tuple[MarkupForm, ...] = (
         r"(?=\s*(?:```\w*\s*)?\{)",
         _json_or_none,
     ),
-    MarkupForm("json", "a call in JSON", r"(?P<json>\{|\[(?=\s*[\[{]))", _json),
+    MarkupForm(  # words in braces are a blank in the prose that follows a call
+        "json", "a call in JSON", r"(?P<json>\{(?!\s*[A-Za-z][\w ]*\})|\[(?=\s*[\[{]))", _json
+    ),
     MarkupForm(
         "python",
         "a call in Python",
