@@ -84,7 +84,10 @@ class DeferredTools:
         found = [tool for tool in toolset.tools if names & {tool.name, self.servers.get(tool.name)}]
         is_exact = found and names.isdisjoint(self.servers.values())
         if call and call.function and call.server_label == "" and not is_exact:  # it ran here
-            return str(search(toolset, _query(call.function.arguments), call.function.name).content)
+            searched = toolset.subset(tool for tool in toolset.tools if tool.name != self.search)
+            return str(
+                search(searched, _query(call.function.arguments), call.function.name).content
+            )
         absent = "No function was found." if message.role == "tool" else ""
         texts = (message.text, found_stubs(toolset, found) if found else absent)
         return "\n\n".join(filter(None, texts))

@@ -70,6 +70,7 @@ def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
 
 def _found_tools(result: HostedCallFinished) -> Json:
     if result.is_error:
-        return {"type": "tool_search_tool_result_error", "error_code": "invalid_tool_input"}
+        error = {"error_code": "invalid_tool_input", "error_message": result.content}
+        return {"type": "tool_search_tool_result_error", **error}
     references = [{"type": "tool_reference", "tool_name": name} for name in result.found]
     return {"type": "tool_search_tool_search_result", "tool_references": references}

@@ -94,8 +94,22 @@ def test_a_pattern_that_cannot_be_searched_is_an_error_that_the_model_sees(
     said = [{"role": "user", "content": "Merge."}]
     _, result, text = ask(start_proxy(), said, REGEX, False).content
     assert result.content.error_code == "invalid_tool_input"
+    assert "is no regular expression" in result.content.error_message
     assert text.text == "I found none."
     assert "is no regular expression" in str(upstream.requests[1]["messages"][-1])
+
+
+@pytest.mark.parametrize(("search", "query"), [(REGEX, "("), (REGEX, "tea"), (BM25, "tea")])
+def test_a_search_without_a_result_is_the_same_in_the_next_prompt(
+    start_proxy: Any, upstream: ScriptedUpstream, search: Json, query: str
+) -> None:
+    upstream.reply(f"```python\nsearch_tools(query={query!r})\n```", "I found none.", "Bye.")
+    url, messages = start_proxy(), [{"role": "user", "content": "Tea."}]
+    blocks = [block.model_dump() for block in ask(url, messages, search, False).content]
+    answer = {"role": "assistant", "content": blocks}
+    ask(url, [*messages, answer, {"role": "user", "content": "Bye."}], search, False)
+    assert len(upstream.requests) == 3
+    assert broken_prefixes(upstream.requests) == []
 
 
 FIND = tool("find_tools", "Find tools for a goal.")
