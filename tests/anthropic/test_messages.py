@@ -439,6 +439,25 @@ def test_an_upstreams_refusal_keeps_its_status(
             create(claude, messages=ASK)
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(429, "rate_limit_error"), (529, "overloaded_error"), ("slow", "api_error"), (7, "api_error")],
+)
+@EITHER
+def test_an_error_in_the_upstreams_stream_keeps_its_status(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, create: Create, code: Any, kind: str
+) -> None:
+    error = json.dumps({"error": {"code": code, "message": "Too much."}})
+    upstream.default = Reply(frames=[f"data: {error}\n\n".encode()])
+    url = start_proxy(upstream_retries=0)
+    with (
+        anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude,
+        pytest.raises(anthropic.APIStatusError, match=r"Too much\.") as failed,
+    ):
+        create(claude, messages=ASK)
+    assert failed.value.type == kind
+
+
 @EITHER
 def test_images_documents_and_errors_of_tools_reach_the_model(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
