@@ -79,7 +79,8 @@ _WAITS = _words(
     rf"|approval|consent)\b",
     rf"(?:^|[,:(] ?|\bplease )(?:but |and |so )?(?:do not|don't|never) (?:actually |really |just "
     rf"|blindly |ever )?"
-    rf"(?:run|execute|call|invoke|send|copy|paste|do) {_IT}\b|\bwithout (?:actually )?(?:running"
+    rf"(?:run|execute|call|invoke|send|copy|paste|do) (?:(?:\w+ ){{1,3}}like )?{_IT}\b"
+    rf"|\bwithout (?:actually )?(?:running"
     rf"|executing|calling) {_IT}\b",
     rf"\bI (?:have not|haven't|did not|didn't) (?:actually |yet )?(?:run|execute|executed|call"
     rf"|called|send|sent|do|done) {_IT}\b",
@@ -120,6 +121,9 @@ _SHOWS = _words(
     r"^(?:then |and |please )?(?:replace|substitute) [^.]{1,60} (?:with|by)\b"
     r"|\bmake sure to replace\b|^fill in\b",
     r"\b(?:expected|sample) (?:output|usage|response|result)\b|^usage\b",
+    r"^(?:before|after|wrong|bad|incorrect)\s*:$",
+    r"\b(?:log|traceback|output|history|transcript|documentation|docs|manual|readme|tutorial|page|file|message)s?"
+    r" (?:shows?|says?|reads?|contains?|suggests?)\s*:$",
 )
 #: It may be an example.
 _HINTS = _words(
@@ -136,6 +140,10 @@ _HINTS = _words(
     r"(?:this|it|that|these|the following)\b",
     r"\b(?:the|following|this) (?:code|function|program|command) (?:will|does|shows|can)\b"
     r"|\balternatively\b",
+    r"\b(?:is|are|'s|was) (?:very |extremely )?(?:dangerous|unsafe|harmful|malicious|destructive)\b",
+    r"\b(?:is|are|lies|was) (?:in (?:this|the following)|here)\b[^.]*:$",
+    r"\b(?:sie können|du kannst|man kann|vous pouvez|tu peux|on peut|puedes?|você pode|puoi|si può)\b"
+    r"|可以(?:这样|用|使用|通过|调用)|[您你]可以",
     r"\bI(?:'ve| have)? (?:just |already )?(?:ran|used|called|executed|\w+ed [^.:]{1,60} (?:with|using|by))\b"
     r"[^.]*:$",
 )

@@ -107,7 +107,7 @@ def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -
     text = line.strip()
     if is_example(info):
         return EXAMPLE
-    if text.startswith("Traceback (most recent call last)"):
+    if text.startswith(("Traceback (most recent call last)", 'File "')):
         return None
     if names.patch and _PATCH_START.match(text):
         return "patch"
