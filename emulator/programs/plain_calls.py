@@ -69,7 +69,8 @@ def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
 
 
 def _tool_call(statement: ast.stmt, tools: Collection[str]) -> tuple[str, ast.Call] | None:
-    """The call of a tool that is a whole statement, or the value of an assignment to one variable."""
+    """The call of a tool, awaited or not, that is a whole statement or the value of an assignment to one
+    variable."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=target)], value=value) if target not in tools:
             pass
@@ -77,6 +78,7 @@ def _tool_call(statement: ast.stmt, tools: Collection[str]) -> tuple[str, ast.Ca
             pass
         case _:
             return None
+    value = value.value if isinstance(value, ast.Await) else value
     name = called_tool(value, tools)
     return (name, value) if name and isinstance(value, ast.Call) else None
 

@@ -55,29 +55,6 @@ def _characters(node: ast.AST, _: ToolNames) -> ast.AST:
         raise SyntaxError(HALF) from None
 
 
-def _drop_await(node: ast.AST, names: ToolNames) -> ast.AST:
-    """``await f(1)``, ``asyncio.run(f(1))`` and ``await asyncio.gather(f(1), g(2))`` of stubs."""
-    match node:
-        case (
-            ast.Await(value=value)
-            | ast.Call(
-                func=ast.Attribute(value=ast.Name(id="asyncio"), attr="run"),
-                args=[value],
-                keywords=[],
-            )
-        ) if called_tool(value, names):
-            return value
-        case ast.Await(
-            value=ast.Call(
-                func=ast.Attribute(value=ast.Name(id="asyncio"), attr="gather"),
-                args=[_, *_] as calls,
-                keywords=[],
-            )
-        ) if all(called_tool(call, names) for call in calls):
-            return ast.List(calls, ast.Load())
-    return node
-
-
 _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote".split())
 
 
@@ -218,7 +195,6 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", (ast.Name,), _constants),
     Rewrite("emoji as two escapes, as JSON writes them", (ast.Constant,), _characters),
     Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", (ast.Call,), _rename),
-    Rewrite("stubs are plain functions, not coroutines", (ast.Await, ast.Call), _drop_await),
     Rewrite("the language's name on a line of its own", (ast.Expr,), _language, top=True),
     Rewrite("the body of a main guard is the program", (ast.If,), _main_guard, top=True),
     Rewrite(
@@ -257,20 +233,13 @@ _INNER = {
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, names: ToolNames) -> None:
         self._names = names
-        self._coroutines = 0
-        """The number of enclosing coroutine functions."""
         self.changed = False
 
     def visit(self, node: ast.AST) -> ast.AST:
         if not node._fields:  # an operator: nothing inside it
             return node
-        is_coroutine = isinstance(node, ast.AsyncFunctionDef)
-        self._coroutines += is_coroutine
         super().generic_visit(node)
-        self._coroutines -= is_coroutine
         for row in _INNER.get(type(node), ()):
-            if row.apply is _drop_await and self._coroutines:
-                continue  # what awaits decides when other coroutines run
             if isinstance(node, row.on):  # an earlier row may have changed its type
                 new = row.apply(node, self._names)
                 assert isinstance(new, ast.AST)

@@ -113,6 +113,7 @@ def answered(recorded: CallRecord) -> CallRecord:
 
 
 PLAIN = [
+    "a = await num(1)\nawait num(2)",
     "num(1)",
     "a = num(x=-1.5)\nlst(x=[None, True, (1, 'two')])",
     "num(\n    x={'a': {'b': []}},\n)",

@@ -129,7 +129,6 @@ REWRITTEN = [
     ("x = [true, false, null]", ["x = [True, False, None]"]),
     (r"get_time(tz='\ud83d\ude00')", ["get_time(tz='\U0001f600')"]),
     ("functions.math.lcm(1, 2)", ["math_lcm(1, 2)"]),
-    ("x = await functions.get_time()", ["x = get_time()"]),
     ("python\n", []),
     ('if __name__ == "__main__":\n    get_time()', ["get_time()"]),
     ("Result: fine", []),
