@@ -40,7 +40,7 @@ from sandbox.inside.calls import (
     start_piece,
     write_call,
 )
-from sandbox.inside.cells import change_cells
+from sandbox.inside.cells import change_cells, change_programs
 from sandbox.inside.clock import freeze
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
 from sandbox.inside.loops import use_own_loops
@@ -96,6 +96,7 @@ def open_session(payload: str) -> None:
     threads.take_turns(every_function=options["ordered"])
     if options["ordered"]:
         use_own_loops(shell)
+        change_programs(shell)
     shell.kernel._cancel_on_sigint = interruptible
     shell.events.register("pre_run_cell", _start_piece)
     shell.events.register("post_run_cell", _end_piece)

@@ -38,7 +38,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sandbox.awaits import settle_awaits
 from sandbox.engine import Finished, Limits, Paused, Step
 from sandbox.errors import (
     ProgramFailed,
@@ -48,7 +47,7 @@ from sandbox.errors import (
     SandboxTimeout,
     compile_failure,
 )
-from sandbox.inside.values import AWAITED, JSON, REFUSED, VALUE_MIME
+from sandbox.inside.values import JSON, REFUSED, VALUE_MIME
 from sandbox.kernel import stub
 from sandbox.kernel.connection import KernelConnection, Message, ParkedSession
 from sandbox.kernel.outputs import PieceOutputs
@@ -158,7 +157,6 @@ class KernelSession:
         if self.paused:
             raise RuntimeError("the program is paused: resume it before starting another piece")
         if not self.for_cells:
-            source = settle_awaits(source, self._names, awaited=AWAITED)
             self._check_syntax(source)
         yield from self._begin(source)
 

@@ -295,8 +295,8 @@ def _awaited(program: MontyProgram, node: ast.Await) -> str | None:
     match node.value:
         case ast.Call(func=ast.Name(id=name)) if name in program.coroutines:
             return None
-        case ast.Call(func=ast.Name(id=name)) if name in program.pausing:
-            return None  # an `AWAITABLE` name: other awaits of pausing names were removed
+        case ast.Call(func=ast.Name(id=name)) if name.startswith(AWAITABLE):
+            return None
         case ast.Call(func=ast.Attribute(value=ast.Name(id=module))) if module in program.modules:
             return None
     return "no event loop: it awaits only calls, own coroutines and asyncio.gather"

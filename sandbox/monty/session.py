@@ -12,7 +12,6 @@ from typing import Any
 
 import pydantic_monty as pm
 
-from sandbox.awaits import settle_awaits
 from sandbox.engine import AWAITABLE, CHECK_PREFIX, Finished, Limits, Paused, Step
 from sandbox.errors import (
     ProgramFailed,
@@ -39,7 +38,6 @@ def _translate(source: str, names: frozenset[str]) -> tuple[str, dict[int, int]]
 
     Raises Unsupported, and SyntaxError for errors that only CPython's compiler finds.
     """
-    source = settle_awaits(source, names)
     try:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

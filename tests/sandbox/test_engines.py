@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sandbox.awaits import settle_awaits
 from sandbox.checks import check_monty, check_place
 from sandbox.engine import Engine, Finished, Limits, Paused
 from sandbox.errors import (
@@ -118,13 +117,6 @@ PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
     ),
     "a name under another name": (
         "g = ask\ng(1)", [None], [Paused("ask", (1,), {}, 2), Finished()],
-    ),
-    "an awaited call": ("x = await ask(1)\nx", [5], [Paused("ask", (1,), {}, 1), Finished("", 5, "5")]),
-    "gathered calls under asyncio.run": (
-        ("import asyncio\nasync def main():\n    return await asyncio.gather(ask(1), *[tell(2)])\n"
-        "print(asyncio.run(main()))"),
-        ["a", "b"],
-        [Paused("ask", (1,), {}, 3), Paused("tell", (2,), {}, 3), Finished("['a', 'b']\n")],
     ),
     "dates, sets and tuples become JSON": (
         "import datetime\nask(datetime.date(2024, 2, 29), (1, {2}))",
@@ -469,6 +461,19 @@ def test_the_kernel_runs_all_of_python(roomy_kernel: Engine, case: str) -> None:
     assert run(roomy_kernel, source, seed=SEED) == expected
 
 
+def test_a_kernel_awaits_the_results_of_calls(roomy_kernel: Engine) -> None:
+    source = (
+        "import asyncio\nasync def main():\n    x = await ask(0)\n"
+        "    return x, await asyncio.gather(ask(1), *[tell(2)])\nprint(asyncio.run(main()))"
+    )
+    assert run(roomy_kernel, source, answers=["z", "a", "b"]) == [
+        Paused("ask", (0,), {}, 3),
+        Paused("ask", (1,), {}, 4),
+        Paused("tell", (2,), {}, 4),
+        Finished("('z', ['a', 'b'])\n"),
+    ]
+
+
 @needs_bubblewrap
 def test_a_kernel_that_gives_in_to_an_interrupt_keeps_its_state(kernel: Engine) -> None:
     with kernel.session(frozenset()) as session:
@@ -559,25 +564,6 @@ def test_the_self_check_reports_every_engine() -> None:
         ("kernel (bubblewrap)", True, ""),
     ]
     assert render([Check("a", ok=True, detail="b")]) == "a  works  b"
-
-
-AWAITS = {
-    "await f(1)": "f(1)",
-    "x = await f(1) + await  g(2)": "x = f(1) + g(2)",
-    "'ø'; await f('é')": "'ø'; f('é')",
-    "await other(f(1))": "await other(f(1))",
-    "asyncio.gather(f(1), *[g(x) for x in y])": (
-        "asyncio.gather(asyncio.sleep(0, f(1)), *[asyncio.sleep(0, g(x)) for x in y])"
-    ),
-    "asyncio.sleep(f(1))": "asyncio.sleep(f(1))",
-    "await f(1": "await f(1",
-    "'await f(1)'": "'await f(1)'",
-}
-
-
-@pytest.mark.parametrize("source", AWAITS)
-def test_awaited_calls_are_made_plain(source: str) -> None:
-    assert settle_awaits(source, {"f", "g"}) == AWAITS[source]
 
 
 def test_a_deep_traceback_is_cut_in_the_middle() -> None:
