@@ -523,3 +523,15 @@ def test_a_program_of_mcp_calls_begins_and_ends_in_one_response(
         *("mcp_list_tools", "program", "mcp_call", "mcp_call", "program_output", "message")
     ]
     assert output[4]["result"] == "6"
+
+
+@pytest.mark.parametrize("stream_calls", ["statement", "block"])
+def test_without_programs_each_call_of_a_block_leaves(
+    start_proxy: Any, upstream: ScriptedUpstream, stream_calls: str
+) -> None:
+    """After the first call of a tool that only programs may call, the others were refused."""
+    url = start_proxy(programs="off", stream_calls=stream_calls)
+    upstream.reply(Reply(python("stock('a')\nstock('b')"), chunks=30, delay=0.02), "Ten.")
+    conversation = Conversation(openai.OpenAI(base_url=url, api_key="k", max_retries=0))
+    assert conversation.ask("How many?") == "Ten."
+    assert conversation.calls == [["stock", "stock"]]
