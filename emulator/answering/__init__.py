@@ -9,7 +9,7 @@ events of one answer. The events go to any front (Chat Completions, Responses, M
 * native: the upstream calls tools itself; `native` passes its chunks on and repairs its calls;
 * emulated: the model writes Python; `answerer` asks turn by turn. `first_turn` builds the prompt,
   `reply_reader` reads one reply, a draft (`program_draft`, or `cell_draft` with a code interpreter) runs its
-  code, `turn_state` holds what later turns need.
+  code, `turn_state` holds what later turns need, from which `new_reply` sets up the reader of the next reply.
 
 With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for the
 answer again with the results; `hosted_offer` makes functions of the tools, `hosted_history` has what clients

@@ -24,7 +24,8 @@ One request, in the order of its steps (start reading with `driver`):
    (which results are read as text); `handling` (which failures the program handles); `statements` (checks of
    placeholders, with `expressions`, `calls` and `operands`); `number_uses` (where a text is a number).
 4. `attempt` runs it and answers its calls from the record; `order` is the second law, `direct_calls` the
-   tools that only the model itself may call. `held_run` is a run that waits for a hosted call.
+   tools that only the model itself may call, `unhandled_failures` the third law. `held_run` is a run that
+   waits for a hosted call.
 5. `saved` stores a suspended program, `ended` one that has ended.
 
 What the passes know, each in one module: `sites` which calls are of tools, `bindings` what nodes bind and to

@@ -154,7 +154,6 @@ class UnusableCall:
 
     written: str
     problems: tuple[Problem, ...]
-    fault: str
 
     def __str__(self) -> str:
         return "\n".join(f"{self.written}: {problem}" for problem in self.problems)
@@ -181,17 +180,15 @@ class CallChecker:
         if tool is None:
             offered = ", ".join(tool.name for tool in self._toolset.tools)[:600]
             message = f"unknown function; expected one of {offered}"
-            return UnusableCall(shown, (Problem("", message),), "name")
+            return UnusableCall(shown, (Problem("", message),))
         if not isinstance(arguments, dict):
-            return UnusableCall(
-                shown, (Problem("", "the arguments are not a JSON object"),), "arguments"
-            )
+            return UnusableCall(shown, (Problem("", "the arguments are not a JSON object"),))
         if not tool.validator.is_valid(arguments):
             faults.add("schema")
             try:
                 arguments = self._toolset.bind(tool.name, (), arguments)
             except BindError as error:
-                return UnusableCall(shown, tuple(error.problems), "schema")
+                return UnusableCall(shown, tuple(error.problems))
         key = call.id
         if not key or key in self._ids:
             faults.add("id")
