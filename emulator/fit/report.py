@@ -70,7 +70,7 @@ class Report:
         low = best.solved.interval[0]
         rivals = [s.way for s in self.scores if s is not best and s.solved.interval[1] >= low]
         if not best.arguments.count:
-            return "No profile is worth writing: no call was right."
+            return f"No profile is worth writing: no call of {best.way} was right."
         if self.done == self.total or not rivals:
             return ""
         return (

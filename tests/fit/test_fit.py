@@ -246,7 +246,7 @@ def test_a_model_whose_thoughts_are_longer_than_the_limit_is_reported_and_gets_n
     assert code == 1
     for way in ("python", "json", "native", "schema"):
         assert f"{way}: 42 of 42 answers failed, most often: cut off at 9 tokens" in out
-    assert err.endswith("No profile is worth writing: no call was right.\n")
+    assert err.endswith("No profile is worth writing: no call of python was right.\n")
     assert Path("emulator.toml").read_text() == ""
 
 
