@@ -11,11 +11,20 @@ from emulator.upstream.interface import Chunk
 
 # Details are passed on only if the answer took one turn: they cannot be added up.
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+_IMAGE_TOKENS = 1_600
+"""Of an image or a file, whatever its bytes: the most that Anthropic counts for an image ("Vision")."""
 
 
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Estimate the length of a prompt without a tokenizer: four characters a token."""
-    return sum(len(str(message["content"])) for message in messages) // 4
+    contents = (message.get("content") or "" for message in messages)
+    return sum(map(_characters, contents)) // 4
+
+
+def _characters(content: Any) -> int:
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(str(part["text"])) if "text" in part else 4 * _IMAGE_TOKENS for part in content)
 
 
 class UsageCounter:

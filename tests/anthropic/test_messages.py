@@ -595,6 +595,29 @@ def test_counting_tokens_grows_with_what_is_sent(claude: anthropic.Anthropic) ->
     assert 0 < bare < tools
 
 
+IMAGE = {"type": "base64", "media_type": "image/png", "data": "AAAA" * 100_000}
+PAPER = {"type": "base64", "media_type": "application/pdf", "data": "AAAA" * 100_000}
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "image", "source": IMAGE}, {"type": "document", "source": PAPER}]
+)
+@EITHER
+def test_the_bytes_of_an_image_are_not_counted_as_words(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, block: Any
+) -> None:
+    """A client that counts 300 kB as 100,000 tokens summarizes its conversation."""
+    messages: list[Any] = [
+        {"role": "user", "content": [block, {"type": "text", "text": "London?"}]}
+    ]
+    assert 1 < claude.messages.count_tokens(model="m", messages=messages).input_tokens < 2_000
+    # Without an upstream's own count: the reply is closed after the call.
+    upstream.reply(Reply(f"{LONDON}\nI wait.", chunks=8, usage=None))
+    message = create(claude, messages=messages, tools=[GET_WEATHER])
+    assert message.stop_reason == "tool_use"
+    assert 1 < message.usage.input_tokens < 2_000
+
+
 @EITHER
 def test_structured_output_is_held_to_its_schema(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
