@@ -159,11 +159,16 @@ def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuratio
     try:
         configuration = Configuration(Settings(**values), flags, file)
     except ValidationError as error:
-        lines: dict[object, str] = {}  # the members of a union are one problem
+        lines: dict[tuple[str | int, ...], str] = {}  # the members of a union are one problem
         for problem in error.errors():
             if problem["type"] != "extra_forbidden" or problem["loc"][1:]:  # see _unknown_keys
                 lines.setdefault(_place_of(file, problem), _problem_line(flags, file, problem))
-        problems += lines.values()
+        # Of a union, only the member of which a part is wrong.
+        problems += [
+            line
+            for place, line in lines.items()
+            if not any(place == inner[: len(place)] for inner in lines if inner != place)
+        ]
         raise ConfigurationError("\n".join(problems)) from error
     if problems:
         raise ConfigurationError("\n".join(problems))
@@ -252,6 +257,7 @@ def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
         place = place or _variable(name) or file.place(name, *keys)
         place = place or _default_place(name)
     message = problem["msg"].removeprefix("Value error, ")
+    message = message.replace("valid tuple", "list").replace("valid dictionary", "table")
     if problem["type"] == "extra_forbidden":
         known = list(ROWS[name].model_fields) if name in ROWS else []
         message = f"there is no such setting{nearest(inside[-1], known)}"

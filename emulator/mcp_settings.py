@@ -17,6 +17,13 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_HEADER_VALUE = re.compile(r"(?!\s)[\x20-\x7e\t]{0,8192}(?<!\s)")
+_OWN_HEADERS = frozenset(
+    "accept accept-encoding connection content-length content-type host last-event-id mcp-session-id"
+    " transfer-encoding upgrade".split()
+)
+"""Headers that belong to the transport."""
 
 
 def _expand(value: Any) -> Any:
@@ -31,6 +38,14 @@ def _expand(value: Any) -> Any:
 
 Expanded = Annotated[str, BeforeValidator(_expand)]
 ExpandedSecret = Annotated[SecretStr, BeforeValidator(_expand)]
+
+
+def check_header(name: str, value: str) -> None:
+    """Raises ValueError, which does not contain the value: a library's error would."""
+    if name.lower() in _OWN_HEADERS or not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"headers may not contain {name[:64]!r}")
+    if not _HEADER_VALUE.fullmatch(value):
+        raise ValueError(f"the value of {name[:64]} is no header value")
 
 
 class ToolFilter(BaseModel):
@@ -121,6 +136,8 @@ class MCPServerRow(BaseModel):
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError("url must start with http:// or https://")
             _ = parts.port  # raises ValueError
+        for name, value in (*self.headers.items(), ("Authorization", self.token)):
+            check_header(name, value.get_secret_value() if value else "")
         return self
 
     def may_use(self, key_name: str) -> bool:

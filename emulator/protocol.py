@@ -257,6 +257,7 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
             (one for one in found if one[0].startswith(found[0][0])), key=lambda one: len(one[0])
         )
         param = f"{place}.{inside}" if place and inside else place or inside
+        problem = problem.replace("tuple", "list")
         raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error
 
 

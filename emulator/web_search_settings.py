@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from emulator.mcp_settings import Expanded, ExpandedSecret
+from emulator.mcp_settings import Expanded, ExpandedSecret, check_header
 
 _DEFAULT_URLS = {
     "searxng": "",
@@ -50,4 +50,5 @@ class WebSearchTable(BaseModel):
             raise ValueError("url must start with http:// or https://")
         if self.provider in ("brave", "tavily") and self.token is None:
             raise ValueError(f"{self.provider} needs a token")
+        check_header("Authorization", self.token.get_secret_value() if self.token else "")
         return self

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from emulator.addresses import origin
+from emulator.hosted.credentials import HIDDEN
 from emulator.mcp_settings import MCPServerRow
 
 Pairs = tuple[tuple[str, str], ...]
@@ -41,6 +42,14 @@ class ServerAddress:
     def __str__(self) -> str:
         """The host or the command: what errors and logs may show."""
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.command
+
+    def without_secrets(self, text: str) -> str:
+        """``text`` without the values of headers and variables, and without what the URL has but its host."""
+        url = urlsplit(self.url)
+        values = [value.removeprefix("Bearer ") for _, value in (*self.headers, *self.env)]
+        for secret in (*values, url.netloc.rpartition("@")[0], url.path, url.query):
+            text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
+        return text
 
 
 def address_of(row: MCPServerRow) -> ServerAddress:

@@ -6,7 +6,6 @@ with only a ``server_label`` means the operator's server of that name. Raises `B
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from emulator.hosted.address import ServerAddress, address_of, is_allowed_host, 
 from emulator.mcp_settings import (
     AllowedTools,
     RequireApproval,
+    check_header,
     is_allowed,
     needs_approval,
     uses_hints,
@@ -28,13 +28,6 @@ from emulator.protocol import validated
 from emulator.settings import Settings
 
 MAX_SERVERS = 32
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,8192}")
-_OWN_HEADERS = frozenset(
-    "accept connection content-length content-type host last-event-id mcp-session-id transfer-encoding"
-    " upgrade".split()
-)
-"""Headers that belong to the transport."""
 
 
 class _Item(BaseModel):
@@ -160,7 +153,12 @@ def _named_server(
         return operators_server(settings, item.server_label, item)
     _check_url(item.server_url, f"{place}.server_url", settings)
     headers = with_token(item.headers or {}, item.authorization)
-    _check_headers(headers, f"{place}.headers")
+    for name, value in headers:
+        where = f"{place}.{'headers' if name in (item.headers or {}) else 'authorization'}"
+        try:
+            check_header(name, value)
+        except ValueError as error:
+            raise BadRequest(f"{where}: {error}.", where) from None
     return OfferedServer(
         item.server_label,
         ServerAddress(url=item.server_url, headers=headers),
@@ -185,11 +183,3 @@ def _check_url(url: str, place: str, settings: Settings) -> None:
     if not is_allowed_host(url, settings.mcp_hosts):
         message = f"{place}: the setting mcp_hosts does not allow the host {parts.netloc[:256]}."
         raise BadRequest(message, place, "mcp_host_not_allowed")
-
-
-def _check_headers(headers: tuple[tuple[str, str], ...], place: str) -> None:
-    for name, value in headers:
-        if name.lower() in _OWN_HEADERS or not _HEADER_NAME.fullmatch(name):
-            raise BadRequest(f"{place} may not contain {name[:64]!r}.", place)
-        if not _HEADER_VALUE.fullmatch(value):
-            raise BadRequest(f"{place}: the value of {name[:64]} is no header value.", place)

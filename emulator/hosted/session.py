@@ -30,7 +30,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
-from emulator.hosted.credentials import HIDDEN
 from emulator.hosted.listing import Listing
 from emulator.hosted.transport import MAX_REPLY_BYTES, BoundedBody, watched
 
@@ -100,7 +99,7 @@ class ServerSession:
                 if self._client is None:  # a command that cannot start says why
                     stderr.seek(0)
                     last_line = stderr.read()[-_MAX_DETAIL:].strip().rpartition("\n")[2]
-                    self._problem = last_line or self._problem
+                    self._problem = self._address.without_secrets(last_line) or self._problem
                 self._scope.cancel()
                 self._ended.set()
                 self._ready.set()
@@ -264,9 +263,7 @@ class ServerSession:
             text = f"its reply does not follow the protocol: {place}: {first['msg']}"
         elif isinstance(error, MCPError) and self._status:
             text += f" (HTTP {self._status})"
-        for _, value in (*self._address.headers, *self._address.env):
-            text = text.replace(value.removeprefix("Bearer ") or HIDDEN, HIDDEN)
-        return text[:_MAX_DETAIL]
+        return self._address.without_secrets(text)[:_MAX_DETAIL]
 
 
 async def _no_check(name: str, result: CallToolResult) -> None:

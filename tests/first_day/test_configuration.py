@@ -118,6 +118,30 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
     (
         [],
         {},
+        '[mcp.shop]\ncommand = "x"\nargs = "a b"\n',
+        "emulator.toml, line 3: mcp.shop.args: input should be a list",
+    ),
+    (
+        [],
+        {},
+        '[mcp.shop]\ncommand = "x"\nallowed_tools = {readonly = true}\n',
+        "emulator.toml, line 3: mcp.shop.allowed_tools.readonly: there is no such setting",
+    ),
+    (
+        [],
+        {"SHOP_TOKEN": "s3cret\n"},
+        '[mcp.shop]\nurl = "http://x/mcp"\ntoken = "${SHOP_TOKEN}"\n',
+        "emulator.toml, line 1: mcp.shop: the value of Authorization is no header value",
+    ),
+    (
+        [],
+        {"SHOP_TOKEN": "s3cret\n"},
+        '[web_search]\nprovider = "brave"\ntoken = "${SHOP_TOKEN}"\n',
+        "emulator.toml, line 1: web_search: the value of Authorization is no header value",
+    ),
+    (
+        [],
+        {},
         '[mcp.time]\ncommand = "uvx"\n[mcp.shop]\nargs = ["x"]\n',
         "emulator.toml, line 3: mcp.shop: set either url or command",
     ),

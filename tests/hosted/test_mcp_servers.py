@@ -263,10 +263,18 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (URL | {"server_url": 3}, "server_url", "valid string"),
     (URL | {"headers": {"Host": "evil"}}, "headers", "may not contain 'Host'"),
     (URL | {"headers": {"A": "b\r\nC: d"}}, "headers", "no header value"),
-    (URL | {"authorization": "a\nb"}, "headers", "no header value"),
+    (URL | {"headers": {"A": "ü"}}, "headers", "no header value"),
+    (URL | {"authorization": "a\nb"}, "authorization", "no header value"),
+    (URL | {"authorization": "a "}, "authorization", "no header value"),
+    (NAMED | {"allowed_tools": "price"}, "allowed_tools", "should be a valid list"),
+    (
+        NAMED | {"allowed_tools": {"tool_name": ["price"]}},
+        "allowed_tools.tool_name",
+        "not permitted",
+    ),
     (URL | {"server_label": "no\nlabel"}, "server_label", "pattern"),
     (URL | {"require_approval": "sometimes"}, "require_approval", "'always' or 'never'"),
-    (URL | {"require_approval": {"ever": {}}}, "require_approval", "'always' or 'never'"),
+    (URL | {"require_approval": {"ever": {}}}, "require_approval.ever", "not permitted"),
     (URL | {"connector_id": "connector_gmail"}, "connector_id", "only at OpenAI"),
     (NAMED | {"server_label": "shops"}, "server_label", "is no server here: expected one of shop"),
     (NAMED | {"server_label": "private"}, "server_label", "is no server here"),
@@ -435,11 +443,13 @@ def test_a_redirect_to_another_host_is_not_followed(servers: Callable[..., MCPSe
     with serve(other) as elsewhere:
 
         def redirecting(environ: Any, start_response: Any) -> list[bytes]:
-            start_response("307 Temporary Redirect", [("Location", f"{elsewhere}/mcp")])
+            path = f"{environ['PATH_INFO']}/?{environ['QUERY_STRING']}"
+            start_response("307 Temporary Redirect", [("Location", elsewhere + path)])
             return []
 
         with serve(redirecting) as url, pytest.raises(FailedDependency) as refused:
-            item = URL | {"server_url": f"{url}/mcp"}
+            item = URL | {"server_url": f"{url}/k3y-in-a-path/mcp?key=k3y-in-a-query"}
             servers(mcp_hosts=(url.removeprefix("http://"),)).resolve(chat(item), "")
-    assert f"Redirect to {elsewhere}/mcp not followed" in refused.value.message
+    assert f"Redirect to {elsewhere}" in refused.value.message
+    assert "k3y" not in refused.value.message
     assert asked == []
