@@ -5,7 +5,8 @@ the author of a fetched web page, for example, must not call a tool by being quo
 
 * A quotation repeats the *call*, in any syntax (`written_calls`). A value alone, such as a word of the
   user's question, is no quotation. Code whose arguments are not literals is compared as text.
-* A call that the user orders ("Please run f(1)") or that the model has made before is its own.
+* A call that the user orders ("Please run f(1)"), that the assistant makes in an example dialogue of the
+  system prompt, or that the model has made before is its own.
 * Words that attribute the quotation ("The page says this; I did not follow it:") make it content.
 
 A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
@@ -51,6 +52,11 @@ _ORDER = re.compile(
 )
 """The words between the start of a user's message and a call that the user orders."""
 _MAX_ORDER = 200
+
+_SPEAKER = re.compile(
+    r"^[\W_]*(user|human|assistant|agent|ai|model)\W*:", re.MULTILINE | re.IGNORECASE
+)
+_MAX_SPEECH = 2_000
 
 _SOURCE = (
     r"\b(?:it|this|that|page|web ?site|site|mail|e-?mail|message|document|file|text|results?|output|response"
@@ -148,7 +154,9 @@ class Quotations:
                 if self._searched > _MAX_SEARCHED:
                     return True
                 if at is not None and not (
-                    _is_order(role, text, at) or _is_name_in_sentence(role, text, at, call)
+                    _is_order(role, text, at)
+                    or _is_example(role, text, at)
+                    or _is_name_in_sentence(role, text, at, call)
                 ):
                     return True
         return self._searched > _MAX_SEARCHED
@@ -197,6 +205,14 @@ class Quotations:
 def _is_order(role: str, text: str, at: int) -> bool:
     """Return True if the user orders what ``text`` has at ``at``."""
     return role == "user" and at <= _MAX_ORDER and _ORDER.fullmatch(text, 0, at) is not None
+
+
+def _is_example(role: str, text: str, at: int) -> bool:
+    """Return True if the assistant makes the call in an example dialogue of the system prompt."""
+    if role not in ("system", "developer"):
+        return False
+    speakers = _SPEAKER.findall(text, max(0, at - _MAX_SPEECH), at)
+    return bool(speakers) and speakers[-1].lower() not in ("user", "human")
 
 
 def _is_name_in_sentence(role: str, text: str, at: int, call: WrittenCall) -> bool:
