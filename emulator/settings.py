@@ -28,7 +28,7 @@ from pydantic_settings import (
 
 from emulator import addresses, settings_sources
 from emulator.mcp_settings import MCPServerRow, read_servers
-from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamRow
+from emulator.upstream_settings import ProfileRow, SchemaField, Tools, UpstreamKey, UpstreamRow
 from emulator.web_search_settings import WebSearchTable
 
 Order = Literal["auto", "dataflow", "strict"]
@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     )
 
     base_url: str = Field("http://0.0.0.0:4000/v1", description="OpenAI-compatible upstream")
-    api_key: SecretStr = Field(SecretStr("lol"), description="key sent to the upstream")
+    api_key: UpstreamKey = Field(SecretStr("lol"), description="key sent to the upstream")
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
     upstreams: tuple[UpstreamRow, ...] = Field(
         (), description="several upstreams, instead of base_url and api_key (docs/upstreams.md)"
@@ -376,6 +376,13 @@ class Settings(BaseSettings):
     @classmethod
     def _is_base_url(cls, value: str) -> str:
         return addresses.base_url(value)
+
+    @field_validator("store")
+    @classmethod
+    def _is_store(cls, value: str) -> str:
+        if "://" in value and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("name a file, :memory:, or redis://host")
+        return value
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from emulator import addresses
 
@@ -24,6 +32,18 @@ SchemaField = Literal["off", "json_schema", "json_object"]
 
 Grammar = Literal[SchemaField, "prompt"]
 """``prompt``: the prompt asks for the same JSON, and nothing enforces it."""
+
+
+def _key(value: Any) -> Any:
+    """Without the line break at the end of many files. A header cannot contain one, or other alphabets."""
+    if not isinstance(value, str):
+        return value
+    if not (key := value.strip()).isascii() or not key.isprintable():
+        raise ValueError("a key consists of printable ASCII characters")
+    return key
+
+
+UpstreamKey = Annotated[SecretStr, BeforeValidator(_key)]
 
 
 class _TableRow(BaseModel):
@@ -41,7 +61,7 @@ class UpstreamRow(_TableRow):
     """Patterns (``deepseek-*``) of the models that this upstream serves."""
     strip: str = ""
     """A prefix of model names that clients write and the upstream does not know, such as ``groq/``."""
-    api_key: SecretStr = SecretStr("none")
+    api_key: UpstreamKey = SecretStr("none")
     api_key_env: str = ""
     """The variable that holds the key."""
     headers: dict[str, str] = Field(default_factory=dict)

@@ -22,6 +22,19 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
     (["--base_url=x"], {}, "", "--base_url: there is no such flag; did you mean --base-url?"),
     (["docter"], {}, "", "docter: there is no such command; did you mean doctor?"),
     (["--port"], {}, "", "--port: expected one argument"),
+    (["--api-key", "se\ncret"], {}, "", "--api-key: a key consists of printable ASCII characters"),
+    (
+        [],
+        {},
+        '[[upstreams]]\nbase_url = "http://x/v1"\napi_key = "clé"\n',
+        "emulator.toml, line 3: upstreams.api_key: a key consists of printable ASCII characters",
+    ),
+    (
+        ["--store", "postgresql://host/name"],
+        {},
+        "",
+        "--store postgresql://host/name: name a file, :memory:, or redis://host",
+    ),
     (
         ["--port", "abc"],
         {},
@@ -332,3 +345,9 @@ def test_the_sample_file_is_taken_and_each_of_its_keys_is_a_setting(tmp_path: Pa
     (tmp_path / "emulator.toml").write_text(switched_on)
     ended = command_line("upstream", home=tmp_path)
     assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_key_from_a_file_may_end_with_a_line_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl create secret --from-file` keeps it, and it used to end the request in an exception."""
+    monkeypatch.setenv("EMULATOR_API_KEY", "secret\n")
+    assert read(["--base-url", OTHER]).settings.api_key.get_secret_value() == "secret"
