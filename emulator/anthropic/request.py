@@ -22,7 +22,7 @@ from emulator.anthropic.mcp_servers import (
     with_mcp_tools,
 )
 from emulator.anthropic.parts import text
-from emulator.anthropic.tool_changes import OfferedTools, offered_tools, tool_changes
+from emulator.anthropic.tool_changes import ChangedTools, offered_tools, tool_changes
 from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, FailedDependency
 from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
@@ -66,7 +66,7 @@ class Compaction(Lenient):
     instructions: str | None = None
 
 
-class Container(Lenient):
+class ContainerReference(Lenient):
     id: str | None = None
 
 
@@ -81,7 +81,7 @@ class CountRequest(Lenient):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = None
-    container: str | Container | None = None
+    container: str | ContainerReference | None = None
     mcp_servers: list[McpServer] | None = None
 
     @property
@@ -92,13 +92,15 @@ class CountRequest(Lenient):
 
     @property
     def container_id(self) -> str | None:
-        return self.container.id if isinstance(self.container, Container) else self.container
+        return (
+            self.container.id if isinstance(self.container, ContainerReference) else self.container
+        )
 
     def tool_changes(self, stored: int = 0) -> Iterator[tuple[str, Json]]:
         """The changes of the tools in the messages, with their places; ``stored`` as for `chat_request`."""
         return tool_changes([message.content for message in self.messages], -stored)
 
-    def offered_tools(self, stored: int = 0) -> OfferedTools:
+    def offered_tools(self, stored: int = 0) -> ChangedTools:
         """Raises `BadRequest`."""
         return offered_tools(self.tools or (), self.tool_changes(stored))
 
@@ -160,7 +162,7 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
 
 
 def at_client_place(
-    error: EmulatorError, request: CountRequest, offered: OfferedTools
+    error: EmulatorError, request: CountRequest, offered: ChangedTools
 ) -> EmulatorError:
     """Make an error about the chat request name the place in the client's own request.
 

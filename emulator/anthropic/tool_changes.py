@@ -23,7 +23,7 @@ ADDITION, REMOVAL = "tool_addition", "tool_removal"
 
 
 @dataclass(frozen=True)
-class OfferedTools:
+class ChangedTools:
     """The tools of a request with those that its messages add."""
 
     tools: list[Json]
@@ -46,7 +46,7 @@ def tool_changes(contents: Iterable[Content], start: int = 0) -> Iterator[tuple[
                     yield f"{place}.tool_changes[{k}]", change
 
 
-def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> OfferedTools:
+def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> ChangedTools:
     """Raises `BadRequest` for a change that names no tool."""
     known = {tool.get("name") for tool in tools}
     offered = [*tools]
@@ -66,7 +66,7 @@ def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> 
             known.add(name)
             places[f"tools[{len(offered)}]"] = f"{place}.tool.definition"
             offered.append({**definition, "defer_loading": LOADED})
-    return OfferedTools(offered, sorted(removed), places)
+    return ChangedTools(offered, sorted(removed), places)
 
 
 def change_message(change: Any, place: str) -> Message:
