@@ -64,7 +64,7 @@ Metadata = Annotated[dict[str, str], BeforeValidator(_check_metadata)]
 
 def _conversation(value: Any) -> Any:
     """Return the conversation's id, which may be wrapped in an object."""
-    return value.get("id") if isinstance(value, dict) else value
+    return value["id"] if isinstance(value, dict) and "id" in value else value
 
 
 class ResponseRequest(BaseModel):

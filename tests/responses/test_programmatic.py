@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -11,6 +12,7 @@ import pytest
 from tests.support.agents import broken_prefixes
 from tests.support.mcp_http import shop_over_http
 from tests.support.openai_wire import validator
+from tests.support.processes import proxy
 from tests.support.responses_client import ask_stream, check_events
 from tests.support.scripted import Reply, ScriptedUpstream
 
@@ -304,6 +306,26 @@ def test_a_program_continues_on_a_replica_that_has_never_seen_it(
     assert [item.get("type", "user") for item in conversation.items][:-2] == KINDS
     assert len(upstream.requests) == 3
     assert broken_prefixes(upstream.requests) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "result"), [(["--program-key", "secret"], '{"stock": 3}'), ([], "")]
+)
+def test_a_program_continues_after_the_process_was_killed(
+    upstream: ScriptedUpstream, tmp_path: Path, key: list[str], result: str
+) -> None:
+    """Without a key each process has a random one, so the next one drops the program and asks the model."""
+    upstream.reply(python("print(stock('a'))"), "It is 3.")
+    conversation = Conversation(openai.OpenAI(base_url="http://unused", api_key="k", max_retries=0))
+    new: list[Json] = [{"role": "user", "content": "Go."}]
+    while new:
+        options = ["--api-key", "upstream-key", "--store", ":memory:", *key]
+        with proxy(upstream.base_url, tmp_path / "log", *options) as (_, url):
+            conversation.client = conversation.client.with_options(base_url=f"{url}/v1")
+            new = [result_of(call) for call in conversation.step(new)]
+    outputs = [item for item in conversation.items if item.get("type") == "program_output"]
+    assert [item["result"] for item in outputs] == [result]
+    assert len(upstream.requests) == 2
 
 
 def other_key(items: list[Json]) -> list[Json]:

@@ -276,6 +276,7 @@ def with_choice(choice: Any) -> Json:
         ({"model": "m"}, "input", None),
         (with_input(), "input", None),
         ({"model": "m", "input": 7}, "input", None),
+        ({**HELLO, "conversation": {}}, "conversation", None),
         (with_input("Hello"), "input[0]", None),
         (with_input({}), "input[0].type", "unsupported_item"),
         (with_input({"role": "user", "content": "a"}, {"type": "x"}), "input[1].type", None),
