@@ -109,7 +109,10 @@ class Driver:
         unsupported: Unsupported | None = None
         for engine in self.engines:
             rules, waiting = self._rules, None
-            if self.waiting_run is not None and engine.name == _SLOW and not reread_tools:
+            waits = self.waiting_run is not None and (
+                engine.name == _SLOW or self.waiting_run.is_chain
+            )
+            if self.waiting_run is not None and waits and not reread_tools:
                 rules = replace(rules, held_tools=self.waiting_run.tools)
                 waiting = self.waiting_run.take(program, seed, recorded, scalars)
             attempt = Attempt(rules, program, rewritten, recorded, scalars, reread_tools)
@@ -129,6 +132,8 @@ class Driver:
                             if waiting is None
                             else attempt.continue_with(session, recorded)
                         )
+                    if self.waiting_run is not None:
+                        self.waiting_run.count_calls(outcome.calls)
                     if self.waiting_run is not None and attempt.can_continue:
                         closing = opened.pop_all()
                         parts = (attempt, session, closing, program, seed, recorded, scalars)

@@ -2,8 +2,9 @@
 
 A replay takes a millisecond or two with monty, but a new kernel takes a second. So a kernel's run waits at
 each call of a hosted tool, except the simultaneous ones of a display, and `HeldRun` has it until the next
-round of the answer. If anything differs from what the run has seen, the run is closed and the program is
-replayed.
+round of the answer. So does any run after a chain of single calls: there, nothing could run at the same time,
+and replays would cost 3 ms a call (`make bench-hosted`).
+If anything differs from what the run has seen, the run is closed and the program is replayed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from emulator.programs.attempt import Attempt
-from emulator.programs.program import CallRecord, Program
+from emulator.programs.program import Call, CallRecord, Program
 from emulator.programs.scalar_results import ScalarResults
 from sandbox.engine import Session
+
+_CHAIN = 4
+"""Consecutive runs with one new call each."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,17 @@ class HeldRun:
     def __init__(self, tools: frozenset[str]) -> None:
         """``tools`` are those whose results arrive in the answer."""
         self.tools = tools
+        self._single_calls = 0
         self._run: WaitingRun | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each of the last runs has made one call."""
+        return self._single_calls >= _CHAIN
+
+    def count_calls(self, calls: Sequence[Call]) -> None:
+        """Note the new calls of a run."""
+        self._single_calls = self._single_calls + 1 if len(calls) == 1 else 0
 
     def hold(self, run: WaitingRun) -> None:
         self.close()
