@@ -22,6 +22,10 @@ MAX_STATEMENT = 1 << 18
 MAX_NESTING = 60
 
 BUILTINS = frozenset(dir(builtins))
+_NOT_IN_PROGRAMS = frozenset(
+    "__import__ breakpoint compile copyright credits eval exec exit help input license open quit".split()
+)
+"""Built-ins that programs do not have: such a name means the tool."""
 
 
 def parse(source: str) -> ast.Module:
@@ -62,14 +66,20 @@ def called_tool(node: ast.AST | None, names: ToolNames) -> str | None:
 
 
 def is_builtin_use(call: ast.Call) -> bool:
-    """Return True if the call uses a built-in in a way that no tool accepts, even if a tool has the
-    same name: ``sum(n * n for n in numbers)``, ``max(hits, key=lambda hit: hit["score"])``.
+    """Return True if the call uses a built-in, although a tool has its name (in the stub it is ``list_``):
+    ``print(x)``, ``list(found.keys())``, ``max(hits, key=lambda hit: hit["score"])``. With keywords, or with
+    nothing but literals, it is the tool's: ``list(user="Ann")``, ``list("Ann")``.
     """
+    if not (isinstance(call.func, ast.Name) and call.func.id in BUILTINS):
+        return False
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id in BUILTINS
-        and any(isinstance(argument, (ast.GeneratorExp, ast.Lambda)) for argument in arguments)
+    if any(isinstance(argument, (ast.GeneratorExp, ast.Lambda)) for argument in arguments):
+        return True
+    if call.func.id in _NOT_IN_PROGRAMS or not call.args:
+        return False
+    return call.func.id == "print" or not all(
+        isinstance(argument, (ast.Constant, ast.List, ast.Tuple, ast.Dict))
+        for argument in call.args
     )
 
 

@@ -13,7 +13,10 @@ from tests.support.programs import result
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
-TOOLS = [function("get_weather", strings("city")), function("sum", strings("of"))]
+TOOLS = [
+    function("get_weather", strings("city")),
+    *(function(name, strings("of")) for name in ("sum", "print", "list")),
+]
 
 OSLO, ROME = ("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})
 
@@ -47,6 +50,11 @@ PROGRAMS: list[tuple[str, str, list[tuple[str, Any]]]] = [
         [OSLO, ROME],
     ),
     ("a tool called like a builtin", "x = sum(of='1 2')\nprint(x)", [("sum", {"of": "1 2"})]),
+    (
+        "a builtin called like a tool",
+        "x = sum(of='1 2')\nn = sum([len(c) for c in ('Oslo', 'Rome')])\nget_weather(f'{n}')",
+        [("sum", {"of": "1 2"}), ("get_weather", {"city": "8"})],
+    ),
     (
         "a docstring that contains a call",
         'def f():\n    """Call get_weather(\'Rome\') to see."""\n    return get_weather(\'Oslo\')\nf()',
