@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -109,8 +110,12 @@ def _trusts_folder() -> bool:
 
 def _take_agent(program: str, words: list[str]) -> str:
     """Remove the agent's name from ``words`` and return it. The other words are settings."""
-    for word in words:
+    for n, word in enumerate(words):
         if word in AGENTS:
+            after = words[n + 1 :]
+            if after and not after[0].startswith("-"):
+                example = f"{program} run {word} -- {shlex.join(after)}"
+                raise _CannotRun(f"The agent's own arguments follow --: {example}", 2)
             words.remove(word)
             return word
     hint = nearest(words[0], list(AGENTS)) if words else ""
