@@ -90,15 +90,15 @@ class MCPServer:
 
     def __init__(self, sessions: Sessions, address: ServerAddress, listing: Listing) -> None:
         self._call = partial(sessions.call, address, "", str(address))
-        definitions = [(tool["name"], function(tool)) for tool in listing.tools]
-        self._definitions = [definition for _, definition in definitions]
-        self._names = {made["function"]["name"]: name for name, made in definitions}
+        self._definitions = [function(tool) for tool in listing.tools]
+        names = [definition["function"]["name"] for definition in self._definitions]
+        self._tools = dict(zip(names, listing.tools, strict=True))
 
     def definitions(self) -> list[Definition]:
         return self._definitions
 
     def run(self, name: str, arguments: dict[str, Any]) -> str:
-        result = self._call(self._names[name], arguments).result()
+        result = self._call(self._tools[name], arguments).result()
         text = Message(role="tool", content=result.content).text
         return f"error: {text}" if result.is_error else text or "[no text]"
 
