@@ -381,11 +381,13 @@ def test_only_so_many_containers_run(start_proxy: StartProxy) -> None:
     create(client)
 
 
-def test_containers_and_their_files_survive_a_restart(start_proxy: StartProxy) -> None:
-    before = sdk(start_proxy())
+def test_containers_and_their_files_survive_a_restart(
+    start_proxy: StartProxy, clock: Clock
+) -> None:
+    before = sdk(start_proxy(now=clock))
     container = before.containers.create(name="x")
     file = put(before, container.id, "a.csv")
-    after = sdk(start_proxy())
+    after = sdk(start_proxy(now=clock))
     assert after.containers.retrieve(container.id) == before.containers.retrieve(container.id)
     files = after.containers.files
     assert files.content.retrieve(file.id, container_id=container.id).content == CSV
