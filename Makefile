@@ -108,7 +108,8 @@ doctor: $(RUNNABLE) system-packages ## show which engines and fences work on thi
 
 # What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
 SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_escape.py tests/sandbox/test_engines.py tests/sandbox/test_soak.py \
-    tests/interpreter tests/web/server tests/first_day
+    tests/interpreter tests/web/server tests/first_day tests/project/test_examples.py tests/project/test_package.py \
+    tests/programs/test_restart.py tests/programs/test_random_law.py tests/web/routes/test_openapi.py tests/web/routes/test_sessions.py
 
 .PHONY: check
 check: lint ## run before a commit: lint, and the tests that need no kernel or server process (5 minutes)
