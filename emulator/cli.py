@@ -131,8 +131,10 @@ def _upstream(arguments: Sequence[str]) -> int:
     configuration = _configuration([argument for argument in arguments if argument != "--ask"])
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
+        from emulator import logs
         from emulator.upstream.reachability import describe_upstreams
 
+        logs.configure("error")  # the check's warnings say what is printed here
         described = [*describe_upstreams(configuration.settings)]
         print("\n".join(line for line, _ in described))
         if configuration.upstream_is_configured and not any(answers for _, answers in described):
@@ -148,22 +150,25 @@ def _explain(arguments: Sequence[str]) -> int:
         epilog="Settings (--profile tiny, --engines monty ...) may follow.",
         allow_abbrev=False,
     )
-    parser.add_argument("tools", help="JSON file: a request, a tools array or one tool; -: stdin")
+    parser.add_argument(
+        "file", metavar="tools", help="JSON file: a request, a tools array or one tool; -: stdin"
+    )
     parser.add_argument("--reply", metavar="FILE", help="a model's reply; -: stdin")
     options, rest = parser.parse_known_args(arguments)
-    settings = _configuration(rest, listens=False).settings
+    settings = _configuration(rest, listens=False, options=["reply"]).settings
 
     from emulator.errors import EmulatorError
     from emulator.explain import explain, read_tools
 
     try:
-        request = read_tools(_read(options.tools))
+        request = read_tools(_read(options.file))
         reply = _read(options.reply).decode(errors="replace") if options.reply else None
         explanation = explain(settings, request, reply)
     except OSError as error:
         sys.exit(f"{error.filename}: {error.strerror}")
     except EmulatorError as error:
-        sys.exit(f"{error.param}: {error.message}" if error.param else error.message)
+        place = "" if error.message.startswith(error.param or "") else f"{error.param}: "
+        sys.exit(f"{place}{error.message}")
     print(explanation)
     return 0 if explanation.usable else 1
 
@@ -219,13 +224,15 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
-def _configuration(arguments: Sequence[str], *, listens: bool = True) -> Configuration:
+def _configuration(
+    arguments: Sequence[str], *, listens: bool = True, options: Sequence[str] = ()
+) -> Configuration:
     """Read the settings and their sources. On an error, print it and exit."""
     from emulator import logs
     from emulator.configuration import ConfigurationError, read
 
     try:
-        configuration = read(arguments, listens=listens)
+        configuration = read(arguments, listens=listens, options=options)
     except ConfigurationError as error:
         _exit_with(str(error))
     logs.configure(configuration.settings.log_level)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
@@ -48,8 +48,9 @@ class _Parser(argparse.ArgumentParser):
         raise BadFlag(message.removeprefix("argument "))
 
 
-def parse(arguments: Sequence[str]) -> dict[str, Any]:
-    """The settings that ``arguments`` name. Raises `BadFlag`."""
+def parse(arguments: Sequence[str], options: Iterable[str] = ()) -> dict[str, Any]:
+    """The settings that ``arguments`` name. Raises `BadFlag`; for a misspelt flag it suggests one of the
+    settings or of the command's ``options``."""
     parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for name, field in flag_settings().items():
         if field.annotation is bool:
@@ -60,7 +61,7 @@ def parse(arguments: Sequence[str]) -> dict[str, Any]:
             parser.add_argument(flag(name))
     flags, rest = parser.parse_known_args(list(arguments))
     if rest:
-        raise BadFlag(_unknown(rest[0]))
+        raise BadFlag(unknown(rest[0], [*flag_settings(), *options]))
     return {
         name: ("\n" if name == _REPEATED else ",").join(value) if isinstance(value, list) else value
         for name, value in vars(flags).items()
@@ -135,11 +136,12 @@ def _is_plain(kind: Any) -> bool:
     return all(_is_plain(part) for part in get_args(kind) if isinstance(part, type))
 
 
-def _unknown(word: str) -> str:
+def unknown(word: str, names: Iterable[str]) -> str:
+    """The line about a ``word`` that is none of the flags ``names``."""
     if not word.startswith("-"):
-        return f"{word}: there is no such command"
+        return f"{word}: unexpected argument"
     name = word.partition("=")[0]
-    known = [f for n in flag_settings() for f in (flag(n), f"--no-{flag(n)[2:]}")]
+    known = [f for n in names for f in (flag(n), f"--no-{flag(n)[2:]}")]
     known += ["--help", "--help-all", "--version"]
     return f"{name}: there is no such flag{nearest(name, known)}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -143,13 +143,16 @@ class _File:
         return next((n for n, line in lines if n >= first and pattern.match(line)), 0)
 
 
-def read(arguments: Sequence[str] = (), *, listens: bool = True) -> Configuration:
+def read(
+    arguments: Sequence[str] = (), *, listens: bool = True, options: Iterable[str] = ()
+) -> Configuration:
     """Read the settings from the command line and all other sources. Raises `ConfigurationError`.
 
     With ``listens=False`` (commands that only inspect), an open proxy without client keys is not an error.
+    ``options``: the command's own, which are suggested for a misspelt flag.
     """
     try:
-        flags = command_line.parse(arguments)
+        flags = command_line.parse(arguments, options)
     except BadFlag as error:
         raise ConfigurationError(str(error)) from error
     _check_variables()

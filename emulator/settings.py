@@ -377,6 +377,11 @@ class Settings(BaseSettings):
     def _is_base_url(cls, value: str) -> str:
         return addresses.base_url(value)
 
+    @field_validator("host")
+    @classmethod
+    def _is_host(cls, value: str) -> str:
+        return value.removeprefix("[").removesuffix("]")
+
     @field_validator("store")
     @classmethod
     def _is_store(cls, value: str) -> str:

@@ -61,7 +61,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
             print(_printable(text), file=sys.stderr, flush=True)
 
     try:
-        configuration = read(rest, listens=False)
+        configuration = read(rest, listens=False, options=vars(options))
         logs.configure("error")  # what matters of an answer is in the report
         with ExitStack() as opening:
             settings = _with_local_model(configuration.settings, opening)

@@ -257,7 +257,9 @@ class ServerSession:
         text = str(error).strip().partition("\n")[0].rstrip(".")
         explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
         text = text if explains else f"{type(error).__name__}: {text}"
-        if isinstance(error, ValidationError):
+        if isinstance(error, OSError) and error.filename:
+            text = f"its command cannot be started: {error.strerror}"
+        elif isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
             text = f"its reply does not follow the protocol: {place}: {first['msg']}"

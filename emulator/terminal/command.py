@@ -9,6 +9,7 @@ from pathlib import Path
 
 import openai
 
+from emulator.command_line import unknown
 from emulator.terminal.conversation import ChatSession
 from emulator.terminal.screen import Screen
 from emulator.terminal.toolboxes import PythonFile, Toolbox, ToolboxError, mcp_server
@@ -18,8 +19,11 @@ URL = "http://127.0.0.1:8001/v1"
 
 def main(program: str, arguments: Sequence[str]) -> int:
     """Run the command. Returns 0, 1 after a failure of the proxy, or 2 for invalid options."""
-    options = _parser(program).parse_args(arguments)
+    options, rest = _parser(program).parse_known_args(arguments)
     screen = Screen()
+    if rest:
+        screen.warn(unknown(rest[0], vars(options)))
+        return 2
     with ExitStack() as opened:
         client = opened.enter_context(
             openai.OpenAI(base_url=options.url, api_key=options.key, max_retries=0)
@@ -34,7 +38,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
             screen.warn(str(error))
             return 2
         except openai.APIError as error:
-            screen.warn(f"{options.url}: {error.message}")
+            screen.warn(_reason(error))
             return 1
         if options.words:
             return 0 if _send(conversation, " ".join(options.words)) else 1
@@ -75,11 +79,19 @@ def _send(conversation: ChatSession, words: str) -> bool:
     try:
         return conversation.send(words)
     except openai.APIError as error:
-        conversation.screen.warn(error.message)
+        conversation.screen.warn(_reason(error))
         return False
     except (KeyboardInterrupt, EOFError):
         conversation.screen.warn("interrupted")
         return False
+
+
+def _reason(error: openai.APIError) -> str:
+    if isinstance(error, openai.APIConnectionError):
+        return (
+            f"{error.request.url} does not answer: start the proxy, or name its address with --url"
+        )
+    return error.message
 
 
 def _first_model(client: openai.OpenAI) -> str:

@@ -62,7 +62,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
         os.environ[CONFIG_VARIABLE] = os.devnull
     try:
         name = _take_agent(program, rest)
-        configuration = read(rest, listens=False)
+        configuration = read(rest, listens=False, options=vars(options))
         if options.print_config:
             url = f"http://127.0.0.1:{configuration.settings.port or 8001}"
             connection = AgentConnection(

@@ -65,6 +65,8 @@ class PythonFile:
                 each.__name__: validate_call(each) for each in functions
             }
             self._definitions = [_definition(each) for each in functions]
+        except ToolboxError:
+            raise
         except PydanticUserError as error:
             raise ToolboxError(f"{path}: {error.message}") from error
         except Exception as error:  # the user's file may raise anything

@@ -39,6 +39,8 @@ class Reachability:
         self._upstreams = upstreams
         self._lock = threading.Lock()
         self._problems: dict[str, str] = {}
+        self.key_refusals: dict[str, str] = {}
+        """Base URLs whose server refused the configured key, with its message."""
         self.servers: Mapping[str, ServerKind] = {}
         """Base URLs with the kind of server found there; unidentified servers are omitted."""
         self._is_checking = False
@@ -99,6 +101,7 @@ class Reachability:
         except UpstreamFailed as error:
             if error.status in _KEY_REFUSED:
                 if not target.settings.pass_client_key:
+                    self.key_refusals[url] = error.message
                     log.warning("upstream %s refuses the key: %s", url, error.message)
                 return ""
             if error.status < 500:
@@ -133,6 +136,8 @@ def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
             hint = f"; {hint}" if hint else ""
             if reason := reachability.problems().get(url):
                 yield f"{url} does not answer: {reason}{hint}", False
+            elif reason := reachability.key_refusals.get(url):
+                yield f"{url} refuses the key: {reason}", True
             elif server := reachability.servers.get(url):
                 yield f"{url} is {server}", True
             else:

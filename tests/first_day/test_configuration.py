@@ -21,6 +21,20 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
     (["--prot", "9000"], {}, "", "--prot: there is no such flag; did you mean --port?"),
     (["--base_url=x"], {}, "", "--base_url: there is no such flag; did you mean --base-url?"),
     (["docter"], {}, "", "docter: there is no such command; did you mean doctor?"),
+    (["doctor", "upstream"], {}, "", "upstream: unexpected argument"),
+    (["fit", "--minuts", "3"], {}, "", "--minuts: there is no such flag; did you mean --minutes?"),
+    (
+        ["explain", "x", "--relpy", "y"],
+        {},
+        "",
+        "--relpy: there is no such flag; did you mean --reply?",
+    ),
+    (
+        ["--host", "[::]"],
+        {},
+        "",
+        "host :: is reachable from other machines: set EMULATOR_CLIENT_KEYS, or use --open to serve everyone",
+    ),
     (["--port"], {}, "", "--port: expected one argument"),
     (["--api-key", "se\ncret"], {}, "", "--api-key: a key consists of printable ASCII characters"),
     (

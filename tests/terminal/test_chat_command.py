@@ -180,7 +180,11 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
         ["--tools", "t.py", "--tools", "t.py"],
         "f: two tools have this name",
     ),
-    "no server": ("", ["--mcp", "no-such-command-here"], "no-such-command-here: FileNotFoundError"),
+    "no server": (
+        "",
+        ["--mcp", "no-such-command-here"],
+        "no-such-command-here: its command cannot be started: No such file or directory",
+    ),
     "a server that fails": (
         "",
         ["--mcp", f"{sys.executable} -c 'import nothing_here'"],
@@ -206,7 +210,14 @@ def test_toolboxes_that_cannot_be_opened_are_told_of(
 
 def test_a_proxy_that_is_not_there_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
-    assert asked(capsys, "Hi", "--url", url) == (1, f"{url}: Connection error.\n")
+    way_out = "does not answer: start the proxy, or name its address with --url"
+    assert asked(capsys, "Hi", "--url", url) == (1, f"{url}/models {way_out}\n")
+    shown = f"{url}/chat/completions {way_out}\n"
+    assert asked(capsys, "Hi", "--url", url, "--model", "m") == (1, shown)
+    assert (
+        asked(capsys, "Hi", "--modle", "m")[1]
+        == "--modle: there is no such flag; did you mean --model?\n"
+    )
 
 
 def test_an_error_of_the_proxy_is_told_and_the_conversation_stays_as_it_was(

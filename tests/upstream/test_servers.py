@@ -104,7 +104,7 @@ def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack
         ["upstream", "--ask", "--base-url", nowhere],
     ):
         ended = command_line(*order, home=tmp_path)
-        assert (ended.code, ended.out.count("does not answer")) == (1, 1)
+        assert (ended.code, ended.out.count("does not answer"), ended.err) == (1, 1, "")
         assert ended.out.endswith(f"; did you mean {nowhere}/v1?\n")
     root.answers = {}
     ended = command_line("upstream", "--ask", "--base-url", root.url, home=tmp_path)
