@@ -226,6 +226,16 @@ def test_a_repair_may_be_constrained(
         ('<think>{"say": "no"}</think>\n{"say": "yes"}', "yes", []),
         ('```json\n{"say": "It is warm."}\n```\n', "It is warm.", []),
         ('```{"say": "It is warm."}```', "It is warm.", []),
+        # A model that writes both members, because nothing enforces the schema.
+        ('{"say": null, "calls": [{"name": "get_weather", "arguments": {"location": "Oslo"}}]}',
+         None, CALLED),
+        ('```json\n{ "say" :null,\n"calls":[{"name":"get_weather", "arguments": {"location": "Oslo"}}]}\n```',
+         None, CALLED),
+        ('{"calls": [], "say": "Hi."}', "Hi.", []),
+        ('{"calls" : null , "say": "Hi."}', "Hi.", []),
+        ('{"say": "Hi.", "calls": []}', "Hi.", []),
+        ('```json\n{"say": "Hi.",\n "calls": null\n}\n```\n', "Hi.", []),
+        ('{"say": null, "calls": null, "more": 1}', '{"say": null, "calls": null, "more": 1}', []),
         # A server that ignores the schema: the reply is read like any other.
         ('```json\n{"saying": "x"}\n```', '```json\n{"saying": "x"}\n```', []),
         ("It is warm.", "It is warm.", []),

@@ -8,6 +8,8 @@ reads ``{"calls": [...]}`` as it reads JSON calls of any model. States:
 * **words**: the string is decoded and passes as prose, up to its closing quote. Nothing in it can be a call;
 * **after**: ``}`` and the fence end the reply. Members that follow are read as an object of their own.
 
+Members whose value is null or ``[]`` are skipped.
+
 A server that ignores the schema is no error: the reply is then read like any other. Sans-IO.
 """
 
@@ -29,10 +31,17 @@ from emulator.tools.toolset import Toolset
 _START = "\0"
 """Stands for the beginning of the reply."""
 _BEFORE = "|".join(map(re.escape, [_START, *REASONING.values(), "<|message|>"]))
-_OPENING = re.compile(rf'(?:{_BEFORE})\s*(?P<object>(?:```(?:json)?\s*)?\{{\s*"say"\s*:\s*")')
-_PARTIAL = re.compile(
-    rf"(?:{_BEFORE})\s*(?P<object>(?:`{{1,3}}j?s?o?n?\s*)?(?:\{{\s*(?:\"(?:s(?:a(?:y(?:\"\s*(?::\s*)?)?)?)?)?)?)?)\Z"
+_EMPTY = r'(?:"(?:say|calls)"\s*:\s*(?:null|\[\s*\])\s*(?:,\s*|(?=\})))'
+"""A member without a value. Models write it where the prompt, not the server, asks for the object."""
+_OPENING = re.compile(
+    rf"(?:{_BEFORE})\s*(?P<object>(?:```(?:json)?\s*)?\{{\s*)"
+    rf'(?:{_EMPTY}*"say"\s*:\s*"|(?P<empty>{_EMPTY}+)(?="calls"\s*:\s*\[\s*\{{|\}}))'
 )
+_PARTIAL = re.compile(
+    rf"(?:{_BEFORE})\s*(?P<object>(?:`{{1,3}}j?s?o?n?\s*)?(?:\{{[\s\":,\[\]a-z]{{0,64}})?)\Z"
+)
+_NO_CALLS = (',"calls":[]', ',"calls":null')
+"""What may follow the words, with white space, without a meaning."""
 _REACH = 64
 """More characters than the longest closing tag with some white space."""
 _INSIDE = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
@@ -75,8 +84,15 @@ class ConstrainedSplitter:
         events = self._splitter.feed(passing) if passing else []
         if opening is None:
             return events
-        self._feed, self._rest = self._words, ""
-        return [*events, *self._words(window[opening.end() :])]
+        following, self._rest = window[opening.end() :], ""
+        if opening["empty"] is None:
+            self._feed = self._words
+        elif following.startswith("}"):
+            self._feed = self._after
+        else:
+            self._feed = self._splitter.feed
+            following = opening["object"] + following
+        return [*events, *self._feed(following)]
 
     def _words(self, text: str) -> list[Event]:
         found = _INSIDE.match(text)
@@ -91,7 +107,9 @@ class ConstrainedSplitter:
 
     def _after(self, text: str) -> list[Event]:
         following = text.lstrip(" \t\r\n}`")
-        if not following:
+        bare = "".join(following.split()).rstrip("}`")
+        if any(each.startswith(bare) for each in _NO_CALLS):
+            self._rest = bare
             return []
         self._feed = self._splitter.feed
         return self._splitter.feed(f"{{{following[1:]}" if following[0] == "," else following)
