@@ -263,7 +263,7 @@ test-mcp: $(TESTABLE) $(MCP) ## test MCP servers: well-behaved, faulty, and publ
 	    tests/hosted/test_mcp_over_http.py tests/hosted/test_published_servers.py $(ARGS)
 
 .PHONY: test-scale
-test-scale: $(SCALE) $(GATEWAY) $(ENTERPRISE) scale-packages ## test several replicas behind nginx with shared storage (docs/scaling.md)
+test-scale: $(SCALE) $(GATEWAY) $(if $(ARGS),,$(ENTERPRISE)) scale-packages ## test several replicas behind nginx with shared storage (docs/scaling.md)
 	@export PATH=$$PATH:/usr/sbin JUPYTER_GATEWAY="$(abspath $(GATEWAY_VENV))/bin/python -m kernel_gateway"; \
 	$(SCALE_VENV)/bin/python -m pytest tests/scale $(ARGS); \
 	$(if $(ARGS),,JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \

@@ -105,8 +105,10 @@ def prompts(case: Case) -> dict[str, list[dict[str, Any]]]:
     return {**built, "in the first message": [first]}
 
 
-def judge(url: str, pool: urllib3.PoolManager, case: Case) -> Iterator[tuple[str, float, int]]:
-    """For each prompt its name, the value of the case (nats) and the tokens of the prompt."""
+def judge(url: str, pool: urllib3.PoolManager, case: Case) -> list[tuple[str, float, int]]:
+    """For each prompt its name, the value of the case (nats) and the tokens of the prompt. Empty if the
+    server cannot judge the case."""
+    judged: list[tuple[str, float, int]] = []
 
     def post(path: str, **body: Any) -> Any:
         return pool.request("POST", url.removesuffix("/v1") + path, json=body, timeout=600).json()
@@ -118,11 +120,14 @@ def judge(url: str, pool: urllib3.PoolManager, case: Case) -> Iterator[tuple[str
             tokens = post("/tokenize", content=reply)["tokens"]
             grammar = f"root ::= {' '.join(f'<[{token}]>' for token in tokens)}"
             answer = post("/completion", grammar=grammar, temperature=0, n_predict=512, **options)
+            if "error" in answer:  # llama.cpp cannot follow each grammar of its own tokens
+                return []
             written = answer["completion_probabilities"][: len(tokens)]
             found = [each["logprob"] for each in written]
             value += sign * (fmean(found) if case.code else sum(found))
             size = answer["tokens_evaluated"]
-        yield name, value, size
+        judged.append((name, value, size))
+    return judged
 
 
 def difference(values: Sequence[float], base: Sequence[float]) -> str:

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 StartProxy = Callable[..., str]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slice", type=int, default=1, metavar="N", help="run every Nth test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """CI runs a slice of what takes long; the nightly workflow runs everything."""
+    items[:] = items[:: config.getoption("--slice")]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where no test has used hypothesis, its plugin would import all of it just to find nothing to report."""
     plugins = session.config.pluginmanager
