@@ -14,7 +14,7 @@ import keyword
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -68,7 +68,7 @@ def prose(source: Path) -> Iterator[Words]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield Words(source, token.start[0], token.string)
-    for node in ast.walk(tree(source)):
+    for node in nodes(source):
         match node:
             case ast.Expr(value=ast.Constant(value=str(words))):
                 yield Words(source, node.lineno, words)
@@ -80,23 +80,23 @@ def ours() -> tuple[Words, ...]:
 
 
 @cache
-def tree(source: Path) -> ast.Module:
-    return ast.parse(source.read_text())
+def nodes(source: Path) -> tuple[ast.AST, ...]:
+    """The nodes of a module, itself first."""
+    return (*ast.walk(ast.parse(source.read_text())),)
 
 
-def names_in(body: list[ast.stmt]) -> Iterator[str]:
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """What a module or a class defines or imports, and what a class's methods set on `self`."""
-    for statement in body:
-        for node in ast.walk(statement):
-            match node:
-                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                    yield name
-                case ast.Name(id=name, ctx=ast.Store()):
-                    yield name
-                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
-                    yield name
-                case ast.alias(name=name, asname=alias):
-                    yield alias or name
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(name=name, asname=alias):
+                yield alias or name
 
 
 @cache
@@ -106,7 +106,7 @@ def modules() -> dict[str, set[str]]:
     for source in SOURCES:
         path = source.relative_to(ROOT).with_suffix("")
         parts = path.parts[:-1] if path.name == "__init__" else path.parts
-        found[".".join(parts)] = set(names_in(tree(source).body))
+        found[".".join(parts)] = set(names_in(nodes(source)))
     return found
 
 
@@ -115,9 +115,9 @@ def classes() -> dict[str, set[str]]:
     """Each class -> the names in it, and in the classes of that name elsewhere."""
     found: dict[str, set[str]] = {}
     for source in SOURCES:
-        for node in ast.walk(tree(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, set()).update(names_in(node.body))
+                found.setdefault(node.name, set()).update(names_in([*ast.walk(node)][1:]))
     return found
 
 
@@ -128,7 +128,7 @@ def used_names() -> set[str]:
     for module in modules():
         found.update(module.split("."))
     for source in SOURCES:
-        for node in ast.walk(tree(source)):
+        for node in nodes(source):
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                     found.add(name)

@@ -174,7 +174,7 @@ def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
         folder.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ENGINES)
 def test_many_sessions_leave_nothing_behind(name: str) -> None:

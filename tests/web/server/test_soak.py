@@ -136,7 +136,7 @@ class Footprint:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_two_thousand_mixed_requests_leave_nothing(tmp_path: Path) -> None:
     options = ("--store", str(tmp_path / "s.sqlite"), "--log-level", "error")
