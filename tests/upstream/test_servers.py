@@ -23,7 +23,13 @@ from tests.support.serving import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "upstreams.md").read_text()
 SECTION = PAGE.partition("## A row for each server")[2].partition("\n## ")[0]
-SNIPPETS = dict(re.findall(r"\*\*(.+?)\*\*.*?```toml\n(.*?)```", SECTION, re.DOTALL))
+SNIPPETS = {
+    name: snippet
+    for names, snippet in re.findall(
+        r"^(\*\*[^\n]+)\n\n```toml\n(.*?)```", SECTION, re.DOTALL | re.MULTILINE
+    )
+    for name in re.findall(r"\*\*(.+?)\*\*", names)
+}
 
 
 class Root:
