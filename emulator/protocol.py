@@ -7,8 +7,8 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -185,6 +185,10 @@ class ChatCompletionRequest(Lenient):
             return json_codec.dumps(switches, option=json_codec.SORTED).decode()[:1000]
         except TypeError:  # nested too deeply
             return ""
+
+    def with_messages(self, messages: Sequence[Message]) -> Self:
+        """The same request with another history."""
+        return self.model_copy(update={"messages": [*messages]})
 
     def upstream_fields(self, withheld_fields: Collection[str] = ()) -> dict[str, Any]:
         """The fields that the client sent and that go upstream unchanged."""

@@ -92,7 +92,7 @@ class AnswerRequest:
 
     def with_messages(self, messages: Sequence[Message]) -> AnswerRequest:
         """The same request with another history."""
-        return replace(self, chat=self.chat.model_copy(update={"messages": [*messages]}))
+        return replace(self, chat=self.chat.with_messages(messages))
 
     def continued(self, messages: Sequence[Message]) -> AnswerRequest:
         """The request after a hosted call and its result, which end ``messages``. A required call is made."""

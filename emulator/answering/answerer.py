@@ -157,9 +157,7 @@ class Answerer:
         if ended is not None and is_shown(ended, request.chat.messages):
             ended = None
         if session is not None:
-            with_files = session.with_files(request.chat.messages)
-            chat = request.chat.model_copy(update={"messages": with_files})
-            request = replace(request, chat=chat)
+            request = request.with_messages(session.with_files(request.chat.messages))
         chat = request.chat
         conversation = Conversation(self.store, request.client, chat.messages, chat.model)
         messages, fields = first_turn(

@@ -128,7 +128,7 @@ class Pipeline:
         elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
-                request = replace(request, chat=chat.model_copy(update={"messages": messages}))
+                request = request.with_messages(messages)
         return replace(
             request, call_policy=replace(request.call_policy, programs=self.store is not None)
         )
@@ -150,16 +150,13 @@ class Pipeline:
             chat, hosted, deferred = defer_tools(chat, hosted, tool_tokens(route))
         if hosted.tools or hosted.listings:
             history = HostedHistory(self.store, client, chat.model, chat.messages)
-            chat = chat.model_copy(update={"messages": history.restored()})
+            chat = chat.with_messages(history.restored())
         if deferred:
-            messages = deferred.with_results(chat.messages)
-            chat = chat.model_copy(update={"messages": messages})
+            chat = chat.with_messages(deferred.with_results(chat.messages))
         if hosted.tools:
-            messages = with_offered_names(chat.messages, hosted)
-            chat = chat.model_copy(update={"messages": messages})
+            chat = chat.with_messages(with_offered_names(chat.messages, hosted))
         if hosted.notice:
-            messages = with_notice(chat.messages, hosted.notice)
-            chat = chat.model_copy(update={"messages": messages})
+            chat = chat.with_messages(with_notice(chat.messages, hosted.notice))
         return chat, hosted, deferred
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
