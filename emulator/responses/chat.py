@@ -34,7 +34,7 @@ _RENAMED: Mapping[str, str] = {
     "parallel_tool_calls": "parallel_tool_calls",
 }
 
-_TOOL = re.compile(r"\btools\[(\d+)\](?!\.tools\b)")
+_TOOL = re.compile(r"(?<!tool_choice\.)\btools\[(\d+)\](?!\.tools\b)")
 
 # Fields of chat only, which a client of this API cannot set.
 _CHAT_ONLY = EMULATED | {"n", "response_format", "stream_options"}
@@ -72,7 +72,7 @@ def chat_request(
     if tools:
         fields["tools"] = _reusing(tools, containers)
     if request.tool_choice is not None:
-        fields["tool_choice"] = _tool_choice(request.tool_choice)
+        fields["tool_choice"] = _tool_choice(request.tool_choice, tools)
     if request.text is not None and request.text.verbosity is not None:
         fields["verbosity"] = request.text.verbosity
     if (format_ := _response_format(request)) is not None:
@@ -123,14 +123,14 @@ def _reusing(tools: Sequence[Json], containers: Sequence[tuple[str, str]]) -> li
     return reusing
 
 
-def _tool_choice(choice: str | Json) -> str | Json:
+def _tool_choice(choice: str | Json, offered: Sequence[Json]) -> str | Json:
     if isinstance(choice, str):
         return choice
     kind = choice.get("type")
     if kind == PROGRAMS:
         return "required"
     if kind == "allowed_tools":
-        return _allowed_tools(choice)
+        return _allowed_tools(choice, offered)
     check_supported(kind, "tool_choice.type")
     return _single_tool(choice)
 
@@ -144,18 +144,35 @@ def _single_tool(choice: Json) -> Json:
     return {"type": kind, kind: {"name": qualified(choice.get("namespace"), choice.get("name"))}}
 
 
-def _allowed_tools(choice: Json) -> Json:
+def _allowed_tools(choice: Json, offered: Sequence[Json]) -> Json:
+    """``offered``: the tools of the chat request."""
     tools, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(tools, list) or not tools:
         raise BadRequest("tool_choice.tools must name tools.", param="tool_choice.tools")
     if mode not in ("auto", "required"):
         raise BadRequest("tool_choice.mode must be auto or required.", param="tool_choice.mode")
     places = [f"tool_choice.tools[{n}]" for n in range(len(tools))]
+    chat_tools: list[Json] = []
     for tool, place in zip(tools, places, strict=True):
         if not isinstance(tool, dict):
             raise BadRequest(f"{place} must be an object.", param=place)
-    chat_tools = [_single_tool(tool) for tool in tools]
+        if tool.get("type") != "namespace":
+            chat_tools.append(_single_tool(tool))
+            continue
+        inside = _namespace(str(tool.get("name")), offered)
+        if not inside:
+            raise BadRequest(f"{place} names a namespace that is not in tools.", param=place)
+        chat_tools += inside
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": chat_tools}}
+
+
+def _namespace(name: str, offered: Sequence[Json]) -> list[Json]:
+    """What names the tools of a namespace in the chat request."""
+    callable_tools = [(tool["type"], tool) for tool in offered if tool["type"] in CALLABLE]
+    names = [(kind, str(tool[kind]["name"])) for kind, tool in callable_tools]
+    return [
+        {"type": kind, kind: {"name": each}} for kind, each in names if each.startswith(f"{name}.")
+    ]
 
 
 def _response_format(request: ResponseRequest) -> Json | None:

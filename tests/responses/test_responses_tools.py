@@ -163,6 +163,22 @@ def test_a_namespaces_tool_can_be_required(proxy: str, upstream: ScriptedUpstrea
     assert (item["namespace"], item["name"]) == ("crm", "find")
 
 
+def test_a_namespace_can_be_allowed(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply("```python\ncrm_find(name='Ada')\n```")
+    allowed = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "namespace", "name": "crm"}],
+    }
+    [item] = ask(proxy, request(GET_WEATHER, CRM, tool_choice=allowed))["output"]
+    assert (item["namespace"], item["name"]) == ("crm", "find")
+    assert "crm_query" in told(upstream)
+    assert "get_weather" not in told(upstream)
+    allowed["tools"] = [{"type": "namespace", "name": "shop"}]
+    status, _, refused = send(f"{proxy}/v1/responses", request(CRM, tool_choice=allowed))
+    assert (status, refused["error"]["param"]) == (400, "tool_choice.tools[0]")
+
+
 def test_tools_that_the_input_brings_along_are_offered(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
