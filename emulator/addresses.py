@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages|models)/*$")
 """Endpoint paths that people copy from an API reference; a base URL ends before them."""
@@ -21,6 +21,14 @@ def base_url(text: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError(f"{url!r}: a base URL ends with its path, usually /v1")
     return _ENDPOINT.sub("", url).rstrip("/")
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of ``url``, which anyone may have written; they are empty if it is malformed."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def missing_path(url: str) -> str:

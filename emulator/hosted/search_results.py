@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import urlsplit
+
+from emulator.addresses import split_url
 
 _MAX_TEXT = 1_000
 """Characters of a title, or of the snippet of one page."""
@@ -23,7 +24,11 @@ class FoundPage:
 
 def found_page(url: Any, title: Any, snippet: Any) -> FoundPage | None:
     """A page as a provider reports it; None if its address is not of the web."""
-    if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or len(url) > 2048:
+    if (
+        not isinstance(url, str)
+        or len(url) > 2048
+        or split_url(url).scheme not in ("http", "https")
+    ):
         return None
     texts = [value[:_MAX_TEXT] if isinstance(value, str) else "" for value in (title, snippet)]
     return FoundPage(url, *texts)
@@ -52,9 +57,9 @@ def read_pages(content: str | Sequence[Mapping[str, Any]]) -> list[FoundPage]:
 
 def is_in_domains(url: str, domains: Sequence[str]) -> bool:
     """Return True if the page's host is one of ``domains`` or a subdomain."""
-    host = (urlsplit(url).hostname or "").lower()
+    host = (split_url(url).hostname or "").lower()
     return any(host == one or host.endswith(f".{one}") for one in map(_domain, domains))
 
 
 def _domain(text: str) -> str:
-    return (urlsplit(text if "//" in text else f"//{text}").hostname or "").lower()
+    return (split_url(text if "//" in text else f"//{text}").hostname or "").lower()

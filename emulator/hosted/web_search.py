@@ -125,10 +125,10 @@ async def _found(table: WebSearchTable, item: _Item, query: str) -> HostedResult
             found = await _PROVIDERS[table.provider](table, query)
     except TimeoutError:
         return HostedResult(f"The web search took longer than {table.timeout:g} s.", is_error=True)
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, LookupError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         reason = str(error) or type(error).__name__
         return HostedResult(f"The web search failed: {reason[:300]}", is_error=True)
-    allowed = [page for page in found if page is not None and item.allows(page.url)]
+    allowed = [page for page in found if item.allows(page.url)]
     return HostedResult(result_text(allowed[: table.results]))
 
 
@@ -157,26 +157,36 @@ def _token(table: WebSearchTable) -> str:
 # Each provider's request and reply: its API reference.
 
 
-async def _searxng(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _searxng(table: WebSearchTable, query: str) -> list[FoundPage]:
     headers = {"authorization": f"Bearer {_token(table)}"} if table.token else {}
     found = await _fetch(table, "GET", params={"q": query, "format": "json"}, headers=headers)
-    return [found_page(one["url"], one["title"], one.get("content")) for one in found["results"]]
+    return _pages(found, "content")
 
 
-async def _brave(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _brave(table: WebSearchTable, query: str) -> list[FoundPage]:
     headers = {"x-subscription-token": _token(table), "accept": "application/json"}
     found = await _fetch(table, "GET", params={"q": query[:400], "count": "20"}, headers=headers)
-    rows = (found.get("web") or {}).get("results") or []
-    return [found_page(one["url"], one["title"], one.get("description")) for one in rows]
+    web = found.get("web") if isinstance(found, dict) else found
+    return _pages({"results": []} if web is None else web, "description")
 
 
-async def _tavily(table: WebSearchTable, query: str) -> list[FoundPage | None]:
+async def _tavily(table: WebSearchTable, query: str) -> list[FoundPage]:
     headers = {"authorization": f"Bearer {_token(table)}"}
     found = await _fetch(table, "POST", json={"query": query, "max_results": 20}, headers=headers)
-    return [found_page(one["url"], one["title"], one.get("content")) for one in found["results"]]
+    return _pages(found, "content")
 
 
-_PROVIDERS: Mapping[str, Callable[[WebSearchTable, str], Awaitable[list[FoundPage | None]]]] = {
+def _pages(found: Any, snippet: str) -> list[FoundPage]:
+    """The pages in the list ``results`` of a provider's reply; what is no page is left out."""
+    rows = found.get("results") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError("the reply has no list of results")
+    rows = [row for row in rows if isinstance(row, dict)]
+    pages = [found_page(row.get("url"), row.get("title"), row.get(snippet)) for row in rows]
+    return [page for page in pages if page is not None]
+
+
+_PROVIDERS: Mapping[str, Callable[[WebSearchTable, str], Awaitable[list[FoundPage]]]] = {
     "searxng": _searxng,
     "brave": _brave,
     "tavily": _tavily,

@@ -29,7 +29,13 @@ PROGRAM = "```python\nfor page in web_search(query='tea price'):\n    print(page
 ANSWER = f"It costs 4 pounds ([Tea prices]({TEA}))."
 QUESTION = [{"role": "user", "content": "What does tea cost today?"}]
 TEA_ROW = {"url": TEA, "title": "Tea prices", "content": "4 pounds", "description": "4 pounds"}
-ROWS = [TEA_ROW, {**TEA_ROW, "url": ADVERT, "title": "Buy"}, {**TEA_ROW, "url": "file:///etc"}]
+ROWS = [
+    TEA_ROW,
+    {**TEA_ROW, "url": ADVERT, "title": "Buy"},
+    *({**TEA_ROW, "url": url} for url in ("file:///etc", "http://[", None)),
+    {"title": "no page"},
+    "no row",
+]
 
 
 class Provider:
@@ -237,6 +243,18 @@ def test_max_uses_limits_the_searches_of_an_answer(
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
         client.messages.create(model="m", max_tokens=99, messages=QUESTION, tools=tools)  # type: ignore[arg-type]
     assert sorted(query for query, _ in provider.searches) == ["a", "b"]
+
+
+def test_a_domain_that_no_page_can_have_allows_none(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
+) -> None:
+    url = start_proxy(web_search={"provider": "searxng", "url": provider.url})
+    upstream.reply("```python\nprint(web_search(query='tea'))\n```", "Nothing.")
+    search = {"type": "web_search", "filters": {"allowed_domains": ["["]}}
+    body = {"model": "m", "input": "What does tea cost?", "tools": [search]}
+    status, _, response = send(f"{url}/v1/responses", body)
+    assert (status, response["output"][0]["status"]) == (200, "completed")
+    assert TEA not in prompt(upstream)
 
 
 def test_a_tool_of_an_mcp_server_searches(

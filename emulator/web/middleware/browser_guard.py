@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from flask import Response, request
 
-from emulator.addresses import is_loopback
+from emulator.addresses import is_loopback, split_url
 from emulator.errors import Forbidden, UnsupportedMediaType
 from emulator.settings import Settings
 
@@ -122,7 +122,7 @@ def _page() -> str:
     if origin is not None:
         return origin
     # A page can omit its Referer but not forge it.
-    referer = urlsplit(request.headers.get("referer", ""))
+    referer = split_url(request.headers.get("referer", ""))
     return f"{referer.scheme}://{referer.netloc}" if referer.netloc else ""
 
 
@@ -133,7 +133,7 @@ def _is_own_page(origins: set[str]) -> bool:
     if site in _OWN_SITES or (origins and _page() in origins):
         return True
     if site is None:
-        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+        return origin is None or split_url(origin).netloc.lower() == headers.get("host", "").lower()
     followed = ("navigate", "document")
     fetched = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
     return origin is None and request.method in ("GET", "HEAD") and fetched == followed

@@ -138,6 +138,7 @@ FOREIGN_PAGES: list[dict[str, str]] = [
     {"origin": "http://localhost:3000"},
     {"origin": "http://127.0.0.1"},
     {"origin": "http://127.0.0.1.evil.example"},
+    {"origin": "http://["},
     {"origin": "chrome-extension://abcdef"},
     {"origin": "file://"},
     {"origin": ""},
@@ -280,3 +281,9 @@ def test_only_uploads_are_forms(proxy: str) -> None:
         ("/v1/responses", 415),
     ):
         assert send(f"{proxy}{path}", form, headers)[0] == status, path
+
+
+def test_a_malformed_referer_names_no_page(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(cors_origins=("https://app.example",))
+    headers = {"referer": "http://["}
+    assert send(f"{proxy}/v1/files", headers=headers)[0] == 200
