@@ -258,7 +258,7 @@ class ServerSession:
         explains = isinstance(error, MCPError | httpx2.HTTPError | RuntimeError) and text
         text = text if explains else f"{type(error).__name__}: {text}"
         if isinstance(error, OSError) and error.filename:
-            text = f"its command cannot be started: {error.strerror}"
+            text = f"its command {error.filename!r} cannot be started: {error.strerror}"
         elif isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))

@@ -211,7 +211,10 @@ def test_a_server_that_is_slow_is_an_error(
 
 DOWN: list[tuple[dict[str, Any], str]] = [
     ({"url": "http://127.0.0.1:1/mcp"}, "All connection attempts failed"),
-    ({"command": "nonesuch"}, "No such file or directory: 'nonesuch'"),
+    (
+        {"command": "nonesuch"},
+        "its command 'nonesuch' cannot be started: No such file or directory",
+    ),
     ({"command": "sh", "args": ["-c", "echo no database >&2"]}, "no database"),
 ]
 

@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
     "no server": (
         "",
         ["--mcp", "no-such-command-here"],
-        "no-such-command-here: its command cannot be started: No such file or directory",
+        "no-such-command-here: its command 'no-such-command-here' cannot be started: No such file",
     ),
     "a server that fails": (
         "",
