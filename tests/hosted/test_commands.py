@@ -27,7 +27,7 @@ url = "{url}"
 command = "nonesuch"
 """
 REFUSED = "it refused a request without credentials (HTTP 401); set token in [mcp.refused]"
-MISSING = "No such file or directory: 'nonesuch'"
+MISSING = "its command 'nonesuch' cannot be started: No such file or directory"
 
 
 @pytest.mark.parametrize("command", ["mcp", "doctor"])
