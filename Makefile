@@ -112,8 +112,9 @@ SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_esc
     tests/programs/test_restart.py tests/programs/test_random_law.py tests/web/routes/test_openapi.py tests/web/routes/test_sessions.py
 
 .PHONY: check
-check: lint ## run before a commit: lint, and the tests that need no kernel or server process (5 minutes)
-	@exec $(MAKE) test TESTS="not slow and " ELSEWHERE="$(ELSEWHERE) $(SLOW_FOLDERS:%=--ignore=%)"
+check: lint ## run before a commit: lint, and every second of the tests that start no servers (5 minutes)
+	@exec $(MAKE) test TEST_PROCESSES=3 ARGS="--slice 2" TESTS="not slow and " \
+	    ELSEWHERE="$(ELSEWHERE) $(SLOW_FOLDERS:%=--ignore=%)"
 
 .PHONY: test
 test: $(TESTABLE) $(LIBRARIES) system-packages ## run the test suite (needs no model)
