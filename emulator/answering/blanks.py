@@ -1,4 +1,4 @@
-"""Find arguments that stand for a value that somebody still has to fill in: "<city name>", "YOUR_KEY",
+"""Find arguments that are placeholders for a value that is still to be filled in: "<city name>", "YOUR_KEY",
 ``path/to/file``. A text that the conversation mentions is a value, and a text of several lines is content."""
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class ReplyReader:
         if not self.draft.is_unsettled:
             return
         after, self._after = self._after, ""
-        # A model that goes on with a result of its own invention meant the call.
+        # A model that continues with a result that it invented meant the call.
         invented = _INVENTED_OUTPUT.match(after + "\n")
         yield from self._parts(self.draft.settle("" if invented else after))
         if after:
