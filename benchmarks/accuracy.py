@@ -4,8 +4,8 @@
     python -m benchmarks.accuracy --verbose --half test --no-write
 
 Each variant gets the same requests at temperature 0. The first is what a client does without a proxy: tools
-as JSON in
-the prompt, a JSON call in the reply, read generously. The others use the proxy through the official SDK.
+as JSON in the prompt, a JSON call in the reply, read generously. The others use the proxy through the
+official SDK.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
     python -m benchmarks.bfcl [--every 20] [--only simple_python] [--style JSON]
 
 The upstream plays an ideal model: it answers each case with the calls of the ground truth, written in one
-of the styles
-of `bfcl_styles`. The official SDK asks the proxy, which may not ask the model again; BFCL's AST checker
-judges the
-calls. So this measures the proxy, not a model: a call that the model wrote clearly must arrive, in whatever
-style.
+of the styles of `bfcl_styles`. The official SDK asks the proxy, which may not ask the model again; BFCL's
+AST checker judges the calls. So this measures the proxy, not a model: a call that the model wrote clearly
+must arrive, in whatever style.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
     python -m benchmarks.bfcl_multi_turn [--every 20] [--order dataflow] [--style loop] [--protocol messages]
 
 The upstream plays an ideal model: for each user message it writes the ground truth's calls as one program,
-in one of
-five styles. An agent loop on the official SDK runs the calls of each message in order, in random order or
-in reverse,
-like clients that run parallel calls at the same time. After each user message the state of the world must
-equal the state after the ground truth, run in order without a proxy.
+in one of five styles. An agent loop on the official SDK runs the calls of each message in order, in random
+order or in reverse, like clients that run parallel calls at the same time. After each user message the
+state of the world must equal the state after the ground truth, run in order without a proxy.
 """
 
 from __future__ import annotations

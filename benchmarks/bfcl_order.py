@@ -3,9 +3,8 @@
     python -m benchmarks.bfcl_order [--every 20]
 
 The upstream is that of `benchmarks.bfcl`: it writes the calls of the ground truth as statements, as a loop
-or as a
-list. The table counts the cases whose first message has all calls; in the others the remaining calls follow
-in later messages, without a model turn.
+or as a list. The table counts the cases whose first message has all calls; in the others the remaining
+calls follow in later messages, without a model turn.
 """
 
 from __future__ import annotations

@@ -3,15 +3,12 @@
     python -m benchmarks.turns [--only bisection] [--instant]
 
 One agent loop on the official SDK plays each task three times: through the proxy with programs on, through
-the proxy
-with programs off, and directly against a model with JSON tool calls. Tools are local functions; all three
-runs must do
-the same things with them. The model is a scripted HTTP server that makes no mistakes: it writes the task's
-program if
-results can be used, otherwise it makes all possible calls of each step at once. So this measures the cost
-of the
-protocol, not the quality of a model. A reply starts after 0.2 s and has 200 tokens per second; a token is
-four characters of what the model reads or writes, including the tools as JSON for JSON calls.
+the proxy with programs off, and directly against a model with JSON tool calls. Tools are local functions;
+all three runs must do the same things with them. The model is a scripted HTTP server that makes no
+mistakes: it writes the task's program if results can be used, otherwise it makes all possible calls of each
+step at once. So this measures the cost of the protocol, not the quality of a model. A reply starts after
+0.2 s and has 200 tokens per second; a token is four characters of what the model reads or writes, including
+the tools as JSON for JSON calls.
 """
 
 from __future__ import annotations

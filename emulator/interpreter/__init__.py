@@ -9,10 +9,9 @@ parsed as code; a cell that waits for a client's result waits inside its kernel 
 
 Where the kernels are:
 
-    one worker       `Interpreter` in the worker itself several workers  `Interpreter` in the keeper;
-    workers have a `RemoteInterpreter` replicas         each has one of the above; `SharedKernels` lets them
-    use the same kernels, one at a time
+    one worker       `Interpreter` in the worker itself
+    several workers  `Interpreter` in the keeper; each worker has a `RemoteInterpreter`
+    replicas         each has one of the above; `SharedKernels` lets them use the same kernels, one at a time
 
-Start at `interpreter.Interpreter.run`, then `container_kernel` (the states of a kernel) and `cell` (one
-run).
+Start at `interpreter.Interpreter.run`, then `container_kernel` (the states of a kernel) and `cell` (one run).
 """
