@@ -124,9 +124,8 @@ def _named_call(
 ) -> Iterator[tuple[str, JSON]]:
     for key in ARGUMENT_KEYS:
         if key in value:
-            if not (
-                key == "parameters" and _is_schema(value[key])
-            ):  # else it is the definition of a tool
+            is_definition = key == "parameters" and _is_schema(value[key])
+            if not is_definition:
                 yield name, value[key]
             return
     if names.find(name):  # {"name": "get_weather", "city": "Oslo"}

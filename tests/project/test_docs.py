@@ -104,7 +104,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_architecture_names_each_room_and_what_stands_in_it() -> None:
     rooms = {file.parent.name for file in (ROOT / "emulator").glob("*/__init__.py")} | {"sandbox"}
-    table = ARCHITECTURE.split("## Rooms")[1].split("## Two laws")[0]
+    table = ARCHITECTURE.split("## Rooms")[1].split("## Three laws")[0]
     assert rooms <= set(re.findall(r"\[(\w+)\]", table))
     links = re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/]+\.py)\)", ARCHITECTURE)
     assert len(links) > 20

@@ -54,9 +54,7 @@ def make_inspector(
             return response
         g.viewer = access.viewer(request)
         if request.method == "POST":
-            check_limits(
-                g.viewer.sends_as
-            )  # counted together with the client's requests to the API
+            check_limits(g.viewer.sends_as)  # counted with the client's requests to the API
         return None
 
     @inspector.errorhandler(EmulatorError)

@@ -102,9 +102,7 @@ class EventStream:
             elif self._frames.end:
                 yield self._frames.end
         except Exception as error:
-            if (
-                self._disconnect.happened
-            ):  # the work was stopped for that, so the error is a consequence
+            if self._disconnect.happened:  # the work was stopped, so the error is a consequence
                 if self._disconnect.error is not None:
                     yield self._failed(self._disconnect.error)
             elif isinstance(error, EmulatorError):

@@ -74,9 +74,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     # Accepting.
 
     def accept(self, listener: socket.socket) -> None:
-        if (
-            self.balance.should_yield()
-        ):  # connections that this worker has are served in the meantime
+        if self.balance.should_yield():  # the connections of this worker are served meanwhile
             self.set_accept_enabled(False)
             return
         try:
