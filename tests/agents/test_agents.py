@@ -16,7 +16,7 @@ from tests.agents.agents import AGENTS, Agent
 from tests.agents.obedient import STYLES, Obedient, Style
 from tests.agents.tasks import TASKS, Task
 from tests.conftest import StartProxy
-from tests.support.metrics import requests_so_far
+from tests.support.metrics import count_requests
 from tests.support.scripted import ScriptedUpstream
 
 
@@ -41,7 +41,7 @@ def test_an_agent_does_a_task(
     url = start_proxy()
     model = Obedient(task, style, str(work))
     upstream.default = model
-    before = requests_so_far(url)
+    requests = count_requests(url)
     run = agent.run(task.prompt, url, home, work)
     told = f"{run.stdout}\n{run.stderr}"
     assert (upstream.failures, model.failures) == ([], []), told
@@ -53,6 +53,6 @@ def test_an_agent_does_a_task(
     assert model.turns == (2 if style == "as a program" else len(task.steps) + 1), told
     record_property("environment", agent.environment.name)
     record_property("style", style)
-    record_property("requests", requests_so_far(url) - before)
+    record_property("requests", requests())
     record_property("turns", model.turns)
     record_property("aside", model.aside)

@@ -21,7 +21,7 @@ import pytest
 from tests.agents.obedient import Disobedient, block, read_stubs, text_of
 from tests.conftest import StartProxy
 from tests.frameworks.frameworks import FRAMEWORKS, Framework
-from tests.support.metrics import requests_so_far
+from tests.support.metrics import count_requests
 from tests.support.scripted import ScriptedUpstream
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -120,6 +120,7 @@ def test_a_framework_goes_through_several_turns_and_a_structured_answer(
         pytest.skip(f"{framework.title} is not installed")
     upstream.default = obedient
     url = start_proxy()
+    requests = count_requests(url)
     run = subprocess.run(
         [environment.programs / "python", PROGRAMS / f"{framework.program}.py"],
         cwd=tmp_path,
@@ -147,5 +148,5 @@ def test_a_framework_goes_through_several_turns_and_a_structured_answer(
         assert weather in answer
     assert found["forecast"] == VALUES
     record_property("environment", framework.environment.name)
-    record_property("requests", requests_so_far(url))
+    record_property("requests", requests())
     record_property("turns", len(upstream.requests))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from tests.support.raw_http import read_page
 
 
-def requests_so_far(url: str) -> int:
-    """Requests for an answer (chat completions, responses, messages) to the proxy at ``url``."""
+def count_requests(url: str) -> Callable[[], int]:
+    """Count from now on the requests for an answer (chat, responses, messages) to the proxy at ``url``.
+
+    Proxies of one process share their metrics, so earlier ones have counted too.
+    """
+    before = _total(url)
+    return lambda: _total(url) - before
+
+
+def _total(url: str) -> int:
     page = read_page(f"{url}/metrics")
     path = r'path="[^"]*/(?:chat/completions|responses|messages)"'
     counted = re.findall(rf"^emulator_requests_total\{{{path},.*\}} (\S+)$", page, re.MULTILINE)
