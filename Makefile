@@ -50,25 +50,27 @@ SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(PORT),--port $(PORT))
 stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)
 # $(1): names of extras or dependency groups in pyproject.toml
 lists = $(foreach name,$(1),sed -n '/^$(name) = \[/,/^\]/p' pyproject.toml;)
+# The stamp of such a list, $(2), which names it.
+listed-in = $(call stamp,$(1),$(2),($(call lists,$(2))))
 RUNNABLE := $(call stamp,$(VENV),run,cat requirements.txt)
 TESTABLE := $(call stamp,$(VENV),dev,(cat requirements.txt; $(call lists,dev examples)))
-LIBRARIES := $(call stamp,$(VENV),libraries,($(call lists,interpreter)))
-LOCAL := $(call stamp,$(VENV),local,($(call lists,local)))
-BENCH := $(call stamp,$(VENV),bench,($(call lists,bench)))
+LIBRARIES := $(call listed-in,$(VENV),interpreter)
+LOCAL := $(call listed-in,$(VENV),local)
+BENCH := $(call listed-in,$(VENV),bench)
 CLIENTS := $(call stamp,$(CLIENTS_VENV),clients,cat requirements-clients.txt)
-DOCKER := $(call stamp,$(VENV),docker,($(call lists,docker)))
-WEBSOCKETS := $(call stamp,$(VENV),websockets,($(call lists,gateway)))
+DOCKER := $(call listed-in,$(VENV),docker)
+WEBSOCKETS := $(call listed-in,$(VENV),gateway)
 GATEWAY := $(call stamp,$(GATEWAY_VENV),gateway,echo $(KERNEL_GATEWAY))
 ENTERPRISE := $(call stamp,$(ENTERPRISE_VENV),gateway,echo $(ENTERPRISE_GATEWAY))
 OLD_CLIENTS := $(call stamp,$(OLD_CLIENTS_VENV),clients,cat requirements-clients-old.txt)
-SUPPLY := $(call stamp,$(SUPPLY_VENV),supply,($(call lists,supply)))
-SCHEMAS := $(call stamp,$(DEPLOY_VENV),deploy,($(call lists,deploy)))
+SUPPLY := $(call listed-in,$(SUPPLY_VENV),supply)
+SCHEMAS := $(call listed-in,$(DEPLOY_VENV),deploy)
 LITELLM := $(call stamp,$(LITELLM_VENV),litellm,echo $(LITELLM_PROXY))
 FRONTS := $(call stamp,$(FRONTS_VENV),fronts,(cat requirements.txt; $(call lists,fronts)))
 MCP := $(call stamp,$(MCP_VENV),mcp,echo $(MCP_SERVERS) $(MCP_NPM_SERVER))
-SITE := $(call stamp,$(SITE_VENV),site,($(call lists,site)))
+SITE := $(call listed-in,$(SITE_VENV),site)
 SCALE := $(call stamp,$(SCALE_VENV),scale,(cat requirements.txt; $(call lists,dev gateway shared scale)))
-BROWSER := $(call stamp,$(BROWSER_VENV),browser,($(call lists,browser)))
+BROWSER := $(call listed-in,$(BROWSER_VENV),browser)
 NODE_MODULES := $(call stamp,$(NODE_CLIENTS)/node_modules,node,cat $(NODE_CLIENTS)/package-lock.json)
 
 # An idle process takes tests from the queues of the others.
@@ -202,11 +204,7 @@ test-browser: $(TESTABLE) $(BROWSER) chromium ## test the inspector in Chromium;
 
 .PHONY: chromium
 chromium:
-	@command -v chromium >/dev/null && exit 0; \
-	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
-	echo "Installing chromium"; \
-	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
-	    </dev/null >/dev/null 2>&1 || { echo "install chromium first (Debian: apt-get install chromium)" >&2; exit 1; }
+	$(call install_packages,chromium:chromium)
 
 .PHONY: inspector-pictures
 inspector-pictures: $(TESTABLE) $(BROWSER) chromium ## take the documentation's screenshots of the inspector
@@ -271,29 +269,29 @@ test-scale: $(SCALE) $(GATEWAY) $(if $(ARGS),,$(ENTERPRISE)) scale-packages ## t
 	    $(SCALE_VENV)/bin/python -m pytest tests/scale/test_replicas.py -k "containers_variables or waits_goes or replica_is_killed";) \
 	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
 
-# $(1): programs, $(2): the packages that have them. Debian starts services when it installs them; the policy file
-# prevents that.
+# $(1): PROGRAM:PACKAGE ...; installs the packages of missing programs. Debian starts services when it installs them;
+# the policy file prevents that.
 define install_packages
 	@PATH=$$PATH:/usr/sbin:/sbin:$$(echo /usr/lib/postgresql/*/bin); \
-	missing=; for program in $(1); do command -v $$program >/dev/null || missing=yes; done; \
-	[ "$$missing" ] || exit 0; \
+	packages=; for pair in $(1); do command -v $${pair%:*} >/dev/null || packages+=" $${pair#*:}"; done; \
+	[ "$$packages" ] || exit 0; \
 	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
-	echo "Installing $(2)"; \
+	echo "Installing$$packages"; \
 	policy=/usr/sbin/policy-rc.d; \
 	[ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $$as_root tee $$policy >/dev/null; $$as_root chmod +x $$policy; \
 	    trap "$$as_root rm -f $$policy" EXIT; }; \
 	$$as_root apt-get update -qq </dev/null >/dev/null 2>&1 || true; \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 \
-	    $(2) </dev/null >/dev/null 2>&1 || { echo "install first: $(2)" >&2; exit 1; }
+	    $$packages </dev/null >/dev/null 2>&1 || { echo "install first:$$packages" >&2; exit 1; }
 endef
 
 .PHONY: scale-packages
 scale-packages:
-	$(call install_packages,nginx redis-server initdb,nginx-light redis-server postgresql)
+	$(call install_packages,nginx:nginx-light redis-server:redis-server initdb:postgresql)
 
 .PHONY: docker-packages
 docker-packages:
-	-$(call install_packages,dockerd containerd runc docker-init debootstrap unshare,docker.io containerd runc iptables debootstrap)
+	-$(call install_packages,dockerd:docker.io debootstrap:debootstrap)
 
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) docker-packages ## test kernels in containers of a private Docker engine (needs root)
@@ -405,13 +403,9 @@ sbom: $(SUPPLY) ## write build/sbom.cdx.json: the image's packages with hashes, 
 	    --output-reproducible --output-format JSON --output-file build/sbom.cdx.json
 	@echo "build/sbom.cdx.json"
 
-.PHONY: bandit
-bandit: $(SUPPLY) ## run bandit on the code; pyproject.toml lists the accepted findings with reasons
-	@$(SUPPLY_VENV)/bin/bandit --quiet --recursive --configfile pyproject.toml emulator sandbox $(ARGS)
-
 # Virtual environments
 
-$(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(GATEWAY_VENV)/bin/python $(ENTERPRISE_VENV)/bin/python $(SUPPLY_VENV)/bin/python $(SITE_VENV)/bin/python $(DEPLOY_VENV)/bin/python $(BROWSER_VENV)/bin/python $(SCALE_VENV)/bin/python $(LITELLM_VENV)/bin/python $(FRONTS_VENV)/bin/python $(MCP_VENV)/bin/python:
+%/bin/python:
 	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
 	    if "$$python" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        exec "$$python" -m venv --clear $(dir $(@D)); \
@@ -426,73 +420,61 @@ $(VENV)/bin/python $(CLIENTS_VENV)/bin/python $(OLD_CLIENTS_VENV)/bin/python $(G
 listed = $$($(PY) -c 'import tomllib; read = tomllib.load(open("pyproject.toml", "rb")); \
     print(*(read["project"]["optional-dependencies"] | read["dependency-groups"])["$(1)"])')
 
-# $(1): the python; $(2): pip's arguments. Removes the stamps of older requirements. On a terminal pip shows its
-# progress bars; elsewhere one line per package.
+# Installs $(1), pip's arguments, in the environment of the stamp, and removes the stamps of older requirements. On a
+# terminal pip shows its progress bars; elsewhere one line per package.
 define install
-	@echo "Installing $(2)"
-	@if [ -t 1 ]; then $(1) $(PIP_INSTALL) $(2); else \
-	    $(1) $(PIP_INSTALL) --progress-bar off $(2) | awk '/^Collecting / { print "  " $$2; fflush() }'; fi
-	@rm -f $(@D)/.installed-$(word 2,$(subst -, ,$(@F)))-*
+	@echo "Installing $(1)"
+	@if [ -t 1 ]; then $(@D)/bin/python $(PIP_INSTALL) $(1); else \
+	    $(@D)/bin/python $(PIP_INSTALL) --progress-bar off $(1) | awk '/^Collecting / { print "  " $$2; fflush() }'; fi
+	@rm -f $(@D)/.installed-$(name)-*
 	@touch $@
 endef
+# The name in the stamp: .installed-NAME-CHECKSUM
+name = $(word 2,$(subst -, ,$(@F)))
 
-$(RUNNABLE): | $(PY)
-	$(call install,$(PY),-r requirements.txt)
+LISTED := $(LIBRARIES) $(DOCKER) $(WEBSOCKETS) $(SUPPLY) $(SCHEMAS) $(BROWSER) $(SITE)
+LISTED_ALONE := $(LOCAL) $(BENCH)
+REQUIRED := $(RUNNABLE) $(TESTABLE) $(SCALE) $(FRONTS) $(CLIENTS) $(OLD_CLIENTS) $(GATEWAY) $(ENTERPRISE) $(LITELLM) $(MCP)
 
-$(TESTABLE): | $(PY) $(RUNNABLE)
-	$(call install,$(PY),-r requirements.txt $(call listed,dev) $(call listed,examples))
+.SECONDEXPANSION:
+$(LISTED) $(LISTED_ALONE) $(REQUIRED): | $(PY) $$(@D)/bin/python
 
-$(LIBRARIES): | $(PY)
-	$(call install,$(PY),$(call listed,interpreter))
+$(LISTED):
+	$(call install,$(call listed,$(name)))
 
-$(LOCAL): | $(PY)
-	$(call install,$(PY),--no-deps $(call listed,local))
+$(LISTED_ALONE):
+	$(call install,--no-deps $(call listed,$(name)))
 
-$(BENCH): | $(PY)
-	$(call install,$(PY),--no-deps $(call listed,bench))
+$(RUNNABLE):
+	$(call install,-r requirements.txt)
 
-$(DOCKER): | $(PY)
-	$(call install,$(PY),$(call listed,docker))
+$(TESTABLE): | $(RUNNABLE)
+	$(call install,-r requirements.txt $(call listed,dev) $(call listed,examples))
 
-$(CLIENTS): | $(CLIENTS_VENV)/bin/python
-	$(call install,$(CLIENTS_VENV)/bin/python,-r requirements-clients.txt)
+$(SCALE):
+	$(call install,-r requirements.txt $(foreach list,dev gateway shared scale,$(call listed,$(list))))
 
-$(WEBSOCKETS): | $(PY)
-	$(call install,$(PY),$(call listed,gateway))
+$(FRONTS):
+	$(call install,-r requirements.txt $(call listed,fronts))
 
-$(SUPPLY): | $(PY) $(SUPPLY_VENV)/bin/python
-	$(call install,$(SUPPLY_VENV)/bin/python,$(call listed,supply))
+$(CLIENTS):
+	$(call install,-r requirements-clients.txt)
 
-$(SCHEMAS): | $(PY) $(DEPLOY_VENV)/bin/python
-	$(call install,$(DEPLOY_VENV)/bin/python,$(call listed,deploy))
+$(OLD_CLIENTS):
+	$(call install,-r requirements-clients-old.txt)
 
-$(BROWSER): | $(PY) $(BROWSER_VENV)/bin/python
-	$(call install,$(BROWSER_VENV)/bin/python,$(call listed,browser))
+$(GATEWAY):
+	$(call install,$(KERNEL_GATEWAY))
 
-$(SCALE): | $(PY) $(SCALE_VENV)/bin/python
-	$(call install,$(SCALE_VENV)/bin/python,-r requirements.txt $(foreach list,dev gateway shared scale,$(call listed,$(list))))
+$(ENTERPRISE):
+	$(call install,$(ENTERPRISE_GATEWAY))
 
-$(SITE): | $(PY) $(SITE_VENV)/bin/python
-	$(call install,$(SITE_VENV)/bin/python,$(call listed,site))
+$(LITELLM):
+	$(call install,'$(LITELLM_PROXY)')
 
-$(LITELLM): | $(LITELLM_VENV)/bin/python
-	$(call install,$(LITELLM_VENV)/bin/python,'$(LITELLM_PROXY)')
-
-$(MCP): | $(MCP_VENV)/bin/python
+$(MCP):
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(MCP_VENV) $(MCP_NPM_SERVER)
-	$(call install,$(MCP_VENV)/bin/python,$(MCP_SERVERS))
-
-$(FRONTS): | $(PY) $(FRONTS_VENV)/bin/python
-	$(call install,$(FRONTS_VENV)/bin/python,-r requirements.txt $(call listed,fronts))
-
-$(GATEWAY): | $(GATEWAY_VENV)/bin/python
-	$(call install,$(GATEWAY_VENV)/bin/python,$(KERNEL_GATEWAY))
-
-$(ENTERPRISE): | $(ENTERPRISE_VENV)/bin/python
-	$(call install,$(ENTERPRISE_VENV)/bin/python,$(ENTERPRISE_GATEWAY))
-
-$(OLD_CLIENTS): | $(OLD_CLIENTS_VENV)/bin/python
-	$(call install,$(OLD_CLIENTS_VENV)/bin/python,-r requirements-clients-old.txt)
+	$(call install,$(MCP_SERVERS))
 
 # requirements-clients.txt provides Node: the JavaScript clients need a newer one than many systems have.
 $(NODE_MODULES): | $(CLIENTS)
