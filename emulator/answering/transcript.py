@@ -26,7 +26,7 @@ _FOLDERS = [Path(__file__).parents[1] / "prompts", Path(__file__).parents[2] / "
 _PROMPTS = Environment(
     loader=FileSystemLoader(_FOLDERS),
     undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701  # nosec B701 # (the reader is a model, not a browser)
+    autoescape=False,  # noqa: S701  # (the reader is a model, not a browser)
     keep_trailing_newline=False,
 )
 _PROMPTS.filters["fence"] = fence

@@ -142,7 +142,7 @@ def offer(payload: str) -> None:
     OFFERED.clear()
     if options["preamble"]:
         preamble = compile(options["preamble"], "<preamble>", "exec")
-        exec(preamble, shell.user_ns)  # noqa: S102  # nosec B102
+        exec(preamble, shell.user_ns)  # noqa: S102
     connect(shell.kernel.raw_input, options["marker"])
     OFFERED.update({name: _pausing(name) for name in options["names"]})
     shell.user_ns.update(OFFERED)

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
-from emulator import __version__
 from tests.support.release import notes
 
 ROOT = Path(__file__).parents[2]
@@ -70,10 +70,43 @@ def test_each_image_is_pinned() -> None:
     assert [name for name in named if not pinned.fullmatch(name)] == []
 
 
-def test_a_tag_is_the_version_and_has_notes() -> None:
-    assert notes(f"v{__version__}").startswith("### ")
-    with pytest.raises(SystemExit, match="the tag is v0"):
-        notes("v0.0.1")
+TESTING = re.compile(r"^(test[\w-]*|lint|docs|fuzz|soak|audit):.*## ", re.MULTILINE)
+
+
+def test_each_target_that_tests_runs_whole_in_ci_or_each_night() -> None:
+    """`audit` ran nowhere."""
+    targets = TESTING.findall((ROOT / "Makefile").read_text())
+    in_ci = (ROOT / ".ci/run").read_text()
+    whole = {name for name in targets if re.search(rf"(lane|limited 40m).* {name}( |$)", in_ci, re.MULTILINE)}
+    nightly = yaml.safe_load((GITHUB / "workflows/nightly.yml").read_text())["jobs"]["all"]
+    matrix = nightly["strategy"]["matrix"]
+    assert {*matrix["target"]} == {*targets} - whole
+    assert {each["target"] for each in matrix["include"]} <= {*targets}
+
+
+CHANGELOG = "# Changelog\n\n## [Unreleased]\n{}\n## [1.0.0] - 2026-11-24\n\n### Added\n\n- All.\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "unreleased", "wrong"),
+    [
+        ("v1.0.0", "1.0.0", "", None),
+        ("v1.0.0", "1.0.1", "", "the tag is v1.0.0, and emulator/__init__.py has 1.0.1"),
+        ("1.0.0", "1.0.0", "", "the tag is 1.0.0, and"),
+        ("v1.0.0", "1.0.0", "\n### Fixed\n", "changes below [Unreleased]"),
+        ("v1.0.1", "1.0.1", "", "no notes below [1.0.1]"),
+    ],
+)
+def test_a_release_has_the_tag_of_its_version_and_notes_of_all_changes(
+    tag: str, version: str, unreleased: str, wrong: str | None
+) -> None:
+    """A tag of a version was released with whatever stood below [Unreleased], and said nothing of it."""
+    changelog = CHANGELOG.format(unreleased)
+    if wrong is None:
+        assert notes(tag, version, changelog) == "### Added\n\n- All.\n"
+    else:
+        with pytest.raises(SystemExit, match=re.escape(wrong)):
+            notes(tag, version, changelog)
     assert "tests.support.release" in (GITHUB / "workflows/release.yml").read_text()
 
 

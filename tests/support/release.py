@@ -1,6 +1,7 @@
 """Print the notes of a release: `python3 -m tests.support.release v1.2.3`, before anything is installed.
 
-Fails unless the tag is `emulator.__version__`, and `CHANGELOG.md` has a section for that version.
+Fails unless the tag is `emulator.__version__`, and `CHANGELOG.md` has notes for that version and no others
+that are still unreleased.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from pathlib import Path
 
 from emulator import __version__
 
-ROOT = Path(__file__).parents[2]
+CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
 
 
-def notes(tag: str) -> str:
+def notes(tag: str, version: str, changelog: str) -> str:
     """The section of the changelog. Raises SystemExit with what is wrong."""
-    if tag != f"v{__version__}":
-        raise SystemExit(f"the tag is {tag}, and emulator/__init__.py has {__version__}")
-    section = rf"^## \[{re.escape(__version__)}\][^\n]*\n(.*?)(?=^## \[|\Z)"
-    found = re.search(section, (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise SystemExit(f"CHANGELOG.md has no section [{__version__}]")
-    return found[1].strip() + "\n"
+    if tag != f"v{version}":
+        raise SystemExit(f"the tag is {tag}, and emulator/__init__.py has {version}")
+    parts = re.split(r"^## \[([^]]+)\].*\n", changelog, flags=re.MULTILINE)
+    sections = {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    if sections.get("Unreleased"):
+        raise SystemExit("CHANGELOG.md has changes below [Unreleased]: rename it to the version")
+    if not sections.get(version):
+        raise SystemExit(f"CHANGELOG.md has no notes below [{version}]")
+    return sections[version] + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(notes(sys.argv[1]))
+    sys.stdout.write(notes(sys.argv[1], __version__, CHANGELOG.read_text()))
