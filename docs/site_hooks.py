@@ -94,8 +94,9 @@ def _content(path: str) -> str:
     file = ROOT / path
     if path.endswith(".md"):
         return file.read_text()
+    title = f"---\nsearch: {{exclude: true}}\n---\n# {path}\n\n"
     if file.is_dir():
-        return f"# {path}\n\n" + "\n".join(f"- `{each.name}`" for each in sorted(file.iterdir()))
+        return title + "\n".join(f"- `{each.name}`" for each in sorted(file.iterdir()))
     kind = {".py": "python", ".toml": "toml", ".yaml": "yaml"}.get(file.suffix, "text")
     fence = "`" * (1 + max(map(len, ["``", *re.findall("`+", file.read_text())])))
-    return f"# {path}\n\n{fence}{kind}\n{file.read_text()}\n{fence}\n"
+    return f"{title}{fence}{kind}\n{file.read_text()}\n{fence}\n"
