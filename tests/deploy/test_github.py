@@ -77,14 +77,28 @@ def test_each_target_that_tests_runs_whole_in_ci_or_each_night() -> None:
     """`audit` ran nowhere."""
     targets = TESTING.findall((ROOT / "Makefile").read_text())
     in_ci = (ROOT / ".ci/run").read_text()
-    whole = {name for name in targets if re.search(rf"(lane|limited 40m).* {name}( |$)", in_ci, re.MULTILINE)}
+    whole = {
+        name
+        for name in targets
+        if re.search(rf"(lane|limited 40m).* {name}( |$)", in_ci, re.MULTILINE)
+    }
     nightly = yaml.safe_load((GITHUB / "workflows/nightly.yml").read_text())["jobs"]["all"]
     matrix = nightly["strategy"]["matrix"]
     assert {*matrix["target"]} == {*targets} - whole
     assert {each["target"] for each in matrix["include"]} <= {*targets}
 
 
-CHANGELOG = "# Changelog\n\n## [Unreleased]\n{}\n## [1.0.0] - 2026-11-24\n\n### Added\n\n- All.\n"
+REPOSITORY = "https://git.example/owner/name"
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+{}
+## [1.0.0] - 2026-11-24
+
+### Added
+
+- [All](docs/api.md)
+"""
 
 
 @pytest.mark.parametrize(
@@ -100,13 +114,14 @@ CHANGELOG = "# Changelog\n\n## [Unreleased]\n{}\n## [1.0.0] - 2026-11-24\n\n### 
 def test_a_release_has_the_tag_of_its_version_and_notes_of_all_changes(
     tag: str, version: str, unreleased: str, wrong: str | None
 ) -> None:
-    """A tag of a version was released with whatever stood below [Unreleased], and said nothing of it."""
+    """Changes below [Unreleased] were released without a word, and the notes' links led nowhere."""
     changelog = CHANGELOG.format(unreleased)
     if wrong is None:
-        assert notes(tag, version, changelog) == "### Added\n\n- All.\n"
+        written = notes(tag, version, changelog, REPOSITORY)
+        assert written == f"### Added\n\n- [All]({REPOSITORY}/blob/v1.0.0/docs/api.md)\n"
     else:
         with pytest.raises(SystemExit, match=re.escape(wrong)):
-            notes(tag, version, changelog)
+            notes(tag, version, changelog, REPOSITORY)
     assert "tests.support.release" in (GITHUB / "workflows/release.yml").read_text()
 
 

@@ -1,11 +1,12 @@
 """Print the notes of a release: `python3 -m tests.support.release v1.2.3`, before anything is installed.
 
 Fails unless the tag is `emulator.__version__`, and `CHANGELOG.md` has notes for that version and no others
-that are still unreleased.
+that are still unreleased. The variable `REPOSITORY_URL` says where the files are that the notes link to.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ from emulator import __version__
 CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
 
 
-def notes(tag: str, version: str, changelog: str) -> str:
-    """The section of the changelog. Raises SystemExit with what is wrong."""
+def notes(tag: str, version: str, changelog: str, repository: str) -> str:
+    """The section of the changelog, its links absolute. Raises SystemExit with what is wrong."""
     if tag != f"v{version}":
         raise SystemExit(f"the tag is {tag}, and emulator/__init__.py has {version}")
     parts = re.split(r"^## \[([^]]+)\].*\n", changelog, flags=re.MULTILINE)
@@ -25,8 +26,9 @@ def notes(tag: str, version: str, changelog: str) -> str:
         raise SystemExit("CHANGELOG.md has changes below [Unreleased]: rename it to the version")
     if not sections.get(version):
         raise SystemExit(f"CHANGELOG.md has no notes below [{version}]")
-    return sections[version] + "\n"
+    return re.sub(r"\]\((?!https?:)", f"]({repository}/blob/{tag}/", sections[version]) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(notes(sys.argv[1], __version__, CHANGELOG.read_text()))
+    repository = os.environ["REPOSITORY_URL"]
+    sys.stdout.write(notes(sys.argv[1], __version__, CHANGELOG.read_text(), repository))
