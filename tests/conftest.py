@@ -4,20 +4,21 @@ What is slow to import (`app`, `openai`, `emulator.settings`) is imported inside
 tests of a room that needs none of it (the sandbox, the splitter) run without.
 
 Where the variable CI is set, hypothesis tries the same examples each time (its profile of that name), so
-that a run fails for a change and not by chance; by hand, the search for new ones goes on.
+that a run fails for a change and not by chance; by hand, the search for new ones goes on. In neither does a
+busy machine fail a test.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from tests.support.scripted import ScriptedUpstream
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 StartProxy = Callable[..., str]
 
+hypothesis.settings.register_profile(
+    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", type=int, default=1, metavar="N", help="run every Nth test")
@@ -37,13 +42,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """CI runs a slice of what takes long; the nightly workflow runs everything."""
     items[:] = items[:: config.getoption("--slice")]
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where no test has used hypothesis, its plugin would import all of it just to find nothing to report."""
-    plugins = session.config.pluginmanager
-    if "hypothesis" not in sys.modules and plugins.has_plugin("hypothesispytest"):
-        plugins.unregister(name="hypothesispytest")
 
 
 @pytest.fixture(autouse=True)

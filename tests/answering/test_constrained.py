@@ -11,7 +11,7 @@ from typing import Any
 import llguidance
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -286,14 +286,12 @@ def read(reply: str, cuts: list[int]) -> Any:
     return merge_events([*events, *splitter.close()])
 
 
-@settings(deadline=None)
 @given(st.text(), st.booleans(), st.lists(st.integers(0, 10_000), max_size=8))
 def test_any_words_come_out_as_they_went_in(words: str, ascii_only: bool, cuts: list[int]) -> None:
     reply = json.dumps({"say": words}, ensure_ascii=ascii_only)
     assert read(reply, cuts) == ([Text(words)] if words else [])
 
 
-@settings(deadline=None)
 @given(st.text('{}[]"\\, :sayclnu0d8</think>\n'), st.lists(st.integers(0, 10_000), max_size=8))
 def test_cuts_change_nothing_in_a_hostile_reply(rest: str, cuts: list[int]) -> None:
     for reply in (rest, '{"say": "' + rest, f"</think>{rest}"):

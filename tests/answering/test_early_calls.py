@@ -115,7 +115,7 @@ CONTENTS = st.text(st.sampled_from("ab\\\"'\n\r\t{}é😀\x00"), max_size=80).ma
 
 @pytest.mark.parametrize("written", [repr, triple, json.dumps], ids=["single", "triple", "json"])
 @given(content=CONTENTS, size=st.integers(1, 90))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_is_told_truly_however_the_reply_is_cut(
     written: Callable[[str], str], content: str, size: int
 ) -> None:

@@ -124,7 +124,7 @@ def test_whatever_a_model_writes_each_prompt_begins_with_the_prompt_before(
     url = start_proxy(engines=("monty",), profile=profile)
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
 
-    @hypothesis.settings(max_examples=15, deadline=None)
+    @hypothesis.settings(max_examples=15)
     @hypothesis.given(seed=st.integers(0, 2**32), started=st.booleans())
     def converse_at_random(seed: int, started: bool) -> None:
         chance = random.Random(seed)

@@ -251,7 +251,7 @@ def code(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, BlockDelta))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(PIECES, max_size=12).map("".join),
     st.sampled_from(ReasoningStart),

@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from emulator import json_codec
 from tests.conftest import StartProxy
@@ -135,7 +135,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_json_is_written_and_read_as_python_does(value: Any) -> None:
     written = json_codec.dumps(value)
     assert json.loads(written) == value or "inf" in repr(value)

@@ -48,7 +48,7 @@ def test_each_prompt_begins_with_the_one_before(
         max_retries=0,
     )
 
-    @hypothesis.settings(max_examples=25, deadline=None)
+    @hypothesis.settings(max_examples=25)
     @hypothesis.given(seed=st.integers(0, 2**32))
     def converse_at_random(seed: int) -> None:
         chance = random.Random(seed)

@@ -157,7 +157,7 @@ def read(reply: str, name: str, cuts: list[int]) -> tuple[list[str], str]:
     after=st.sampled_from(["", "That is all.", "This is the call."]),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_call_that_the_words_show_is_content_however_the_reply_is_cut(
     name: str, before: str, label: str, after: str, cuts: list[int]
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_call_that_the_words_show_is_content_however_the_reply_is_cut(
     ),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_code_with_a_definition_of_its_own_is_content_however_the_reply_is_cut(
     name: str, label: str, code: str, cuts: list[int]
 ) -> None:
@@ -195,7 +195,7 @@ def test_code_with_a_definition_of_its_own_is_content_however_the_reply_is_cut(
     after=st.sampled_from(["", "I'll report back.", "Done."]),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_call_that_is_meant_runs_however_the_reply_is_cut(
     name: str, before: str, label: str, after: str, cuts: list[int]
 ) -> None:

@@ -372,7 +372,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(JSON_VALUES)
 def test_a_value_as_a_literal_is_that_value_for_python(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value

@@ -142,7 +142,8 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
 def test_no_call_leaves_after_an_unhandled_failure(
@@ -154,7 +155,8 @@ def test_no_call_leaves_after_an_unhandled_failure(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
 def test_without_failures_every_call_leaves(monty: Engine, plan: Plan, data: st.DataObject) -> None:
@@ -164,7 +166,8 @@ def test_without_failures_every_call_leaves(monty: Engine, plan: Plan, data: st.
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
 def test_failures_that_are_handled_end_no_program(

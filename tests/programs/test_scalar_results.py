@@ -226,7 +226,7 @@ def driver() -> Iterator[Driver]:
         yield Driver([engine], Toolset.parse(TOOLS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SPELLINGS, st.sampled_from(FLOWS), st.sampled_from(list(OPERATIONS)))
 def test_any_spelling_is_its_text_or_its_value(
     driver: Driver, text: str, flow: str, operation: str

@@ -73,7 +73,6 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
 
 @settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**64), order=st.sampled_from(get_args(Order)))

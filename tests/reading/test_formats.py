@@ -47,7 +47,7 @@ def test_a_format_is_read_whole_and_character_by_character(format: Format, varia
         assert wrong(format, variant, whole) == ""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(FORMATS), st.sampled_from(sorted(VARIANTS)), st.data())
 def test_a_format_is_read_the_same_however_it_is_cut(
     format: Format, variant: str, data: st.DataObject

@@ -57,7 +57,7 @@ def test_prose_about_calls_stays_prose(words: str) -> None:
         assert (found.calls, found.needs_repair, found.shown) == ([], False, words)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(sorted(WORDS.values())), min_size=1, max_size=3),
     st.sampled_from(CALLING),

@@ -409,7 +409,7 @@ SMALL_ROWS = [row for row in ROWS if len(json.dumps(row[1])) < 5_000]
 KEYWORDS = st.sampled_from(["x", "a", "b", "n", "next", "any", "class_", "other"])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, derandomize=True, database=None)
 @given(
     st.sampled_from(SMALL_ROWS),
     st.lists(json_values, max_size=2),

@@ -303,7 +303,7 @@ def test_no_chunk_makes_the_proxy_fail(start_mode: Any, upstream: ScriptedUpstre
     urls = {mode: start_mode(mode) for mode in MODES}
     statuses: Counter[int] = Counter()
 
-    @settings(max_examples=COUNT, deadline=None, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=COUNT, suppress_health_check=[*HealthCheck])
     @given(
         st.randoms(use_true_random=False),
         st.sampled_from([*MODES]),

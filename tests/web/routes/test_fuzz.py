@@ -156,7 +156,7 @@ def test_no_request_makes_the_proxy_fail(
     known_rules, known_bodies = rules(), bodies()
     statuses: Counter[int] = Counter()
 
-    @settings(max_examples=COUNT, deadline=None, suppress_health_check=[*HealthCheck])
+    @settings(max_examples=COUNT, suppress_health_check=[*HealthCheck])
     @given(st.randoms(use_true_random=False))
     def send(dice: random.Random) -> None:
         request = mutated_request(dice, known_rules, known_bodies)

@@ -85,7 +85,6 @@ def test_no_request_that_schemathesis_makes_from_the_document_fails_the_proxy(
                 max_examples=EXAMPLES,
                 derandomize="FUZZ_EXAMPLES" not in os.environ,
                 database=None,
-                deadline=None,
                 suppress_health_check=list(HealthCheck),
             )
             @given(case=operation.as_strategy(generation_mode=mode))
