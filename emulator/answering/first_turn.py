@@ -9,6 +9,7 @@ from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import instruct
+from emulator.answering.recording import record_withheld
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
@@ -52,7 +53,9 @@ def first_turn(
         schema = None
         if constrained:
             words = Request(() if choice.required else chat.messages)
-            free = [tool for tool in toolset.tools if not words.withholds(tool)]
+            withheld = [tool for tool in toolset.tools if words.withholds(tool)]
+            record_withheld(withheld)
+            free = [tool for tool in toolset.tools if tool not in withheld]
             schema = reply_schema(free, choice, max_calls=settings.program_calls)
         messages = instruct(
             chat.messages,

@@ -19,6 +19,7 @@ import structlog
 from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
+from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
@@ -290,8 +291,11 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
         request.route.target.name,
         request.profile.name,
     )
-    toolset, deferred = request.toolset, request.deferred
-    trace.tools = toolset.wire_names
+    chat, toolset, deferred = request.chat, request.toolset, request.deferred
+    trace.tools = toolset.wire_names + (INTERPRETER,) * (request.interpreter is not None)
+    trace.removed = request.unsupported_tools
+    choice = chat.function_choice if chat.is_legacy else chat.tool_choice
+    trace.forbids_calls = choice == "none" and bool(chat.tools or chat.functions)
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs

@@ -19,7 +19,7 @@ from emulator.answering.intent import MAX_AFTER, MAX_BEFORE, promises_call
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.quotations import attributes
-from emulator.answering.recording import record_reply
+from emulator.answering.recording import record_reply, record_shown
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta
@@ -223,6 +223,7 @@ class ReplyReader:
                 before = self._before if self._before.strip() else self._words_before_last
                 self._before, self._words_before_last = "", before
                 if self._in_example:
+                    record_shown("its label says that it is an example")
                     yield from self._words(_EXAMPLE_FENCE.sub(r"\1python", raw))
                 elif not self.draft.is_done:
                     in_a_row = not self._afterword.strip()

@@ -28,6 +28,7 @@ from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     RecordedBlock,
     RecordedCall,
+    RelayedCall,
     ResumedProgram,
     Trace,
     Turn,
@@ -44,6 +45,7 @@ from emulator.traces.traces import Traces
 __all__ = [
     "RecordedBlock",
     "RecordedCall",
+    "RelayedCall",
     "ResumedProgram",
     "Span",
     "Trace",

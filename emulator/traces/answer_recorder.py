@@ -10,6 +10,7 @@ from emulator.client_disconnect import has_disconnected
 from emulator.errors import EmulatorError
 from emulator.events import (
     AnswerEvent,
+    ApprovalRequested,
     CodeFinished,
     Finish,
     HostedCallStarted,
@@ -17,7 +18,7 @@ from emulator.events import (
     ToolCall,
     UpstreamAccepted,
 )
-from emulator.traces.trace import Trace
+from emulator.traces.trace import RelayedCall, Trace
 
 _MAX_STORED = 1000
 """Calls, or cells, of one trace."""
@@ -48,11 +49,10 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             trace.container = event.container_id or trace.container
             return
         case ToolCall():
-            if trace.first_call is None:
-                trace.first_call = trace.now()
-            trace.call_count += 1
-            if len(trace.calls) < _MAX_STORED:
-                trace.calls.append(event)
+            _record_call(trace, event)
+        case ApprovalRequested(call_id, _, name, arguments):
+            trace.unapproved.append(name)
+            _record_call(trace, ToolCall(call_id, name, arguments))
         case HostedCallStarted(name=name):
             trace.call_count += 1
             if len(trace.hosted) < _MAX_STORED:
@@ -67,6 +67,14 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
         trace.first_output = trace.now()
 
 
+def _record_call(trace: Trace, call: ToolCall) -> None:
+    if trace.first_call is None:
+        trace.first_call = trace.now()
+    trace.call_count += 1
+    if len(trace.calls) < _MAX_STORED:
+        trace.calls.append(call)
+
+
 def _record_chunk(trace: Trace, chunk: dict[str, Any]) -> None:
     if trace.first_output is None:
         trace.first_output = trace.now()
@@ -77,5 +85,11 @@ def _record_chunk(trace: Trace, chunk: dict[str, Any]) -> None:
             for piece in delta["tool_calls"] or ():
                 if trace.first_call is None:
                     trace.first_call = trace.now()
-                # Only the first piece of a call has its id.
-                trace.call_count += bool(piece.get("id"))
+                function = piece["function"]
+                if "name" in function:  # the first piece of a call; others may repeat its id
+                    trace.call_count += 1
+                    call = RelayedCall(piece["id"], function["name"])
+                    if len(trace.relayed_calls) < _MAX_STORED:
+                        trace.relayed_calls.append(call)
+                if trace.call_count <= _MAX_STORED:
+                    trace.relayed_calls[-1].pieces.append(function.get("arguments") or "")

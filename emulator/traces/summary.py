@@ -66,7 +66,7 @@ class TraceSummary:
 
     @classmethod
     def of(cls, trace: Trace) -> TraceSummary:
-        calls, turns = [*trace.calls], [*trace.turns]
+        calls, turns = [*trace.calls, *trace.relayed_calls], [*trace.turns]
         return cls(
             id=trace.id,
             path=trace.path[:_MAX_CHARS],

@@ -76,6 +76,15 @@ class RecordedCall:
 
 
 @dataclass(frozen=True)
+class RelayedCall:
+    """A call that the upstream made itself, with the pieces of its arguments."""
+
+    id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class ResumedProgram:
     """A suspended program whose results came with this request."""
 
@@ -177,13 +186,22 @@ class Trace:
     tools: tuple[str, ...] = ()
     deferred: int = 0
     """How many of them the prompt only lists."""
+    removed: tuple[str, ...] = ()
+    """The types of the tools that cannot run here."""
+    forbids_calls: bool = False
+    """``tool_choice`` is none."""
+    withheld: tuple[str, ...] = ()
+    """Tools that a constrained reply cannot call, since the user wants no call yet."""
     container: str = ""
 
     turns: list[Turn] = field(default_factory=list)
     resumed: ResumedProgram | None = None
     turns_saved: int = 0
     calls: list[ToolCall] = field(default_factory=list)
-    """The calls that were sent to the client, except an upstream's own, which are in its chunks."""
+    """The calls that were sent to the client, or for its approval, except an upstream's own."""
+    relayed_calls: list[RelayedCall] = field(default_factory=list)
+    unapproved: list[str] = field(default_factory=list)
+    """Names of the hosted tools whose calls were sent for the client's approval."""
     call_count: int = 0
     """The number of all calls that were made, including an upstream's own and those of hosted tools."""
     hosted: list[str] = field(default_factory=list)
@@ -267,7 +285,7 @@ class Trace:
             elif self.error or self.status >= 400:
                 self.state = "failed"
             else:
-                self.state = "called" if self.calls else "answered"
+                self.state = "called" if self.calls or self.relayed_calls else "answered"
             self.seconds = self.now()
         return True
 

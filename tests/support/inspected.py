@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 from emulator.traces import Trace, TraceReader
@@ -18,6 +20,11 @@ def stored(reader: TraceReader) -> list[Trace]:
     """The newest requests of all clients, the newest first."""
     found = [reader.get(row.id) for row in reader.page({}, None).rows]
     return [trace for trace in found if trace is not None]
+
+
+def shown(page: str) -> str:
+    """The text of a page, without markup."""
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 class Inspected:

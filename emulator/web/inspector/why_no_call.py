@@ -12,75 +12,141 @@ _QUESTIONS = {
     "empty": "for an answer, since it wrote nothing",
     "invalid": "to correct its calls",
     "cut": "to continue a call that was cut off",
+    "format": "for an answer in the format of response_format",
 }
-_REQUIRED = 'tool_choice "required"'
+_SHOWN = {
+    "an argument is a blank to fill in": "a conversation that names the value fills it in",
+    "the user wants no call yet": "without such words in the last message it runs",
+    "the user asks for code": "a message that asks for the act itself runs it",
+}
+"""Rules by which code is shown -> the way out, if it is not tool_choice."""
+_FAULTS = (
+    ("no function", "offer that function, or say in the descriptions when to use those offered"),
+    (
+        "unknown function",
+        "offer that function, or say in the descriptions when to use those offered",
+    ),
+    ("argument", "a clearer description of the parameter often helps"),
+    ("expected", "a clearer description of the parameter often helps"),
+    ("ran longer than", "the setting program_seconds allows more"),
+)
+"""Words of a diagnostic -> the way out."""
 _ANOTHER_WAY = "`tool-emulator fit` finds the way of calling that suits this model"
 
 
 def why_no_call(trace: Trace) -> str:
     """Return "" if there is nothing to explain: calls, no tools, or an answer to results."""
-    if trace.mode not in ("emulated", "native") or not trace.tools or trace.seconds is None:
+    if trace.seconds is None or trace.mode not in ("emulated", "native", "relayed"):
         return ""
-    if trace.call_count or trace.cells or trace.resumed or not trace.turns:
+    if trace.unapproved:
+        names = ", ".join(dict.fromkeys(trace.unapproved))
+        return f"{names} runs when the next request approves it (mcp_approval_response)."
+    has_run = any(cell.status != "incomplete" for cell in trace.cells)
+    if trace.call_count or has_run or trace.resumed:
         return ""
-    last = trace.turns[-1]
+    if trace.forbids_calls:
+        return 'tool_choice is "none", which forbids calls: without it the model may call.'
+    if not trace.tools:
+        return _removed(trace)
+    if not trace.turns:
+        return ""
     if trace.state == "left":
         return "The client disconnected before the model called: a longer timeout helps."
-    return _refused(trace, last) or _not_run(trace, last) or _declined(trace)
+    last = trace.turns[-1]
+    return _failed(trace, last) or _not_run(trace, last) or _declined(trace)
 
 
-def _refused(trace: Trace, last: Turn) -> str:
+def _removed(trace: Trace) -> str:
+    if not trace.removed:
+        return ""
+    types = ", ".join(trace.removed)
+    return f"No tool is left: {types} cannot run here. A function or an MCP server can replace it."
+
+
+def _failed(trace: Trace, last: Turn) -> str:
     """The answer is an error."""
     if not trace.error:
         return ""
-    if last.verdict == "required":
-        return f"tool_choice requires a call, but {_replies(trace)} had none: {_ANOTHER_WAY}."
-    if not last.is_unusable:
-        return "The model's reply did not arrive: the error above is the reason."
-    if not last.diagnostics:
-        return f"{_replies(trace).capitalize()} could not be used ({last.verdict}): {_ANOTHER_WAY}."
-    fault = last.diagnostics.partition("\n")[0].removeprefix("error: ")
-    return (
-        f"The calls in {_replies(trace)} were refused, the last one with \u201c{fault}\u201d:"
-        " Repairs shows each; a clearer description of the parameter often helps."
+    if not trace.code.startswith("model_"):
+        return "The model's reply did not arrive whole: the error above is the reason."
+    refused = next((turn for turn in reversed(trace.turns) if turn.is_unusable), last)
+    replies = "the reply" if len(trace.turns) == 1 else "each reply"
+    if refused.verdict == "invalid":
+        fault = _fault(refused)
+        way = next((way for words, way in _FAULTS if words in fault), _ANOTHER_WAY)
+        return f"A call was refused: \u201c{fault}\u201d. Repairs shows {replies}; {way}."
+    if refused.verdict == "empty" and any(refused.reasoning):
+        return (
+            f"Repairs shows {replies}: reasoning without an answer."
+            " The setting recover_reasoning runs code that is only in reasoning."
+        )
+    way = (
+        'the setting response_format "pass" leaves the format to the model server'
+        if refused.verdict == "format"
+        else _ANOTHER_WAY
     )
+    return f"The error above says why, and Repairs shows {replies}; {way}."
 
 
 def _not_run(trace: Trace, last: Turn) -> str:
     """The last reply ended early, or has code that was not run."""
-    if last.verdict == "cut" or trace.finish_reason in ("length", "content_filter"):
-        limit = trace.finish_reason or last.finish_reason or "no finish_reason"
+    if trace.finish_reason == "content_filter":
+        return "The model server's content filter ended the reply: only the server can allow more."
+    if last.verdict == "cut" or trace.finish_reason == "length":
+        thinks = any(last.reasoning) and not any(last.reply)
+        place = "in its reasoning" if thinks else "before it made a call"
+        less = "ask for less reasoning (reasoning_effort), " * thinks
         return (
-            f"The reply was cut off ({limit}) before a call was complete:"
-            " raise max_tokens, or the context length of the model server."
+            f"The reply was cut off {place} (length): {less}raise max_tokens, the context length of"
+            " the model server, or the setting max_reply_chars."
         )
-    if not (
-        rule := last.shown_rule or next((t.shown_rule for t in trace.turns if t.shown_rule), "")
-    ):
+    rule = last.shown_rule or next((t.shown_rule for t in trace.turns if t.shown_rule), "")
+    if not rule and any(block.quoted for block in last.blocks):
+        rule = "it repeats a text of the conversation"
+    if not rule:
         return ""
-    asked = " The model was asked whether to run it, and did not say so." * (trace.repairs > 0)
-    return (
-        f"Code that calls a tool was shown to the user, not run ({rule}).{asked}"
-        f" With {_REQUIRED} words around code do not decide."
-    )
+    was_asked = any(turn.verdict == "doubtful" for turn in trace.turns[:-1])
+    asked = " The model was asked whether to run it, and did not write it again." * was_asked
+    way = _SHOWN.get(rule, f"{_required(trace)} runs it, or asks the model about it")
+    return f"Code was shown to the user, not run ({rule}).{asked} The way out: {way}."
 
 
 def _declined(trace: Trace) -> str:
     """The last reply is an answer in words."""
-    if question := next(
-        (_QUESTIONS[t.verdict] for t in trace.turns if t.verdict in _QUESTIONS), ""
-    ):
+    required = _required(trace)
+    asked = next((turn for turn in trace.turns[:-1] if turn.verdict in _QUESTIONS), None)
+    if asked is not None:
+        fault = f" (\u201c{_fault(asked)}\u201d)" * (asked.verdict == "invalid")
         return (
-            f"The model was asked {question}, and answered without a call."
-            f" {_REQUIRED} asks for one until the repair attempts are used up."
+            f"The model was asked {_QUESTIONS[asked.verdict]}{fault}, and answered without a call."
+            f" {required} asks for one until the repair attempts are used up."
+        )
+    if trace.withheld:
+        return (
+            f"The user wants no call yet, so {', '.join(trace.withheld)} could not be called:"
+            " without such words in the last message it can."
         )
     if trace.has_results:
         return ""
+    ways = [f"try {required}", _ANOTHER_WAY]
+    if trace.mode == "native":
+        ways.append('with the setting tools "emulate" the model is asked for Python instead')
+    if trace.deferred:
+        ways.append("a higher tool_tokens describes more tools in the prompt")
     return (
-        f"No call was found in the reply, and tool_choice auto allows that: try {_REQUIRED};"
-        f" {_ANOTHER_WAY}."
+        "No call of an offered tool was found in the reply, and tool_choice auto allows that:"
+        f" {'; '.join(ways)}."
     )
 
 
-def _replies(trace: Trace) -> str:
-    return "the reply" if len(trace.turns) == 1 else f"all {len(trace.turns)} replies"
+def _required(trace: Trace) -> str:
+    """The tool choice that demands a call, as the client's API writes it."""
+    return (
+        'tool_choice {"type": "any"}'
+        if trace.path.endswith("/messages")
+        else 'tool_choice "required"'
+    )
+
+
+def _fault(turn: Turn) -> str:
+    return turn.diagnostics.partition("\n")[0].removeprefix("error: ")

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from emulator.client_keys import new_key
-from tests.support.inspected import HELLO, Inspected, stored
+from tests.support.inspected import HELLO, Inspected, shown, stored
 from tests.support.processes import wait_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -37,11 +37,6 @@ class Markup(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += attrs
-
-
-def shown(page: str) -> str:
-    """The text of a page, without markup."""
-    return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 def test_the_list_shows_a_request_and_leads_to_it(
@@ -320,67 +315,7 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
         assert proxy.get(path)[0] == 401
 
 
-ACTS: Any = {**GET_WEATHER, "function": {**GET_WEATHER["function"], "name": "set_weather"}}
 WRONG = '```python\nget_weather(town="Oslo")\n```'
-SAID = {"role": "assistant", "content": "It is 4 degrees."}
-RESULT: list[dict[str, Any]] = [  # of a call that another proxy made, so that no program resumes
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "call_1",
-                "type": "function",
-                "function": {"name": "get_weather", "arguments": '{"location": "Oslo"}'},
-            }
-        ],
-    },
-    {"role": "tool", "tool_call_id": "call_1", "content": "4 degrees"},
-]
-WHY: list[tuple[str, list[Any], dict[str, Any], list[str]]] = [
-    ("nothing to explain", [CALL], {}, []),
-    ("no tools", ["Hello."], {"tools": []}, []),
-    ("words", ["It is sunny."], {}, ["No call was found", 'tool_choice "required"']),
-    (
-        "an example",
-        ['For example:\n```python\nget_weather(location="your_city")\n```'],
-        {},
-        ["was shown to the user", "(an argument is a blank to fill in)"],
-    ),
-    (
-        "words around it",
-        ['You could do this, as an example:\n```python\nset_weather(location="Oslo")\n```'],
-        {"tools": [ACTS]},
-        ["was shown to the user", "(the words before it)"],
-    ),
-    ("a promise", ["Let me check.", "No, I cannot."], {}, ["to make the call that it promised"]),
-    (
-        "cut off",
-        [Reply("```python\nget_weather(loc", finish_reason="length")] * 9,
-        {"max_tokens": 5},
-        ["cut off (length)", "max_tokens"],
-    ),
-    ("refused", [WRONG] * 9, {}, ["were refused", 'missing argument "location"']),
-    ("required", ["No."] * 9, {"tool_choice": "required"}, ["tool_choice requires", "fit"]),
-    ("a result reported", ["It is 4 degrees."], {"messages": [*HELLO, *RESULT]}, []),
-    ("a question after it", ["It is."], {"messages": [*HELLO, *RESULT, *HELLO]}, []),
-    ("another question", ["No."], {"messages": [*HELLO, *RESULT, SAID, *HELLO]}, ["No call was"]),
-    ("an error", [Reply(status=400, body={"error": {"message": "no"}})], {}, ["did not arrive"]),
-]
-
-
-@pytest.mark.parametrize(
-    ("replies", "fields", "words"), [row[1:] for row in WHY], ids=[w[0] for w in WHY]
-)
-def test_the_page_says_why_there_is_no_call(
-    inspect: Start, upstream: ScriptedUpstream, replies: list[Any], fields: Any, words: list[str]
-) -> None:
-    proxy = inspect(upstream_retries=0)
-    upstream.reply(*replies)
-    page = shown(proxy.get(f"/inspector/requests/{proxy.ask(**fields)}")[2])
-    assert ("Why no call?" in page) == bool(words)
-    for word in words:
-        assert word in page, page[page.find("Why no call?") :][:400]
 
 
 @pytest.mark.parametrize("replies", [[WRONG, CALL], [WRONG] * 9], ids=["repaired", "failed"])
