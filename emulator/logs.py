@@ -52,7 +52,8 @@ def request_line(event: structlog.types.EventDict) -> str:
             outcome.append(f"{number} {singular if number == 1 else plural}")
     parts = [", ".join(outcome)] if outcome else []
     if event.get("tokens_in") or event.get("tokens_out"):
-        parts.append(f"{event['tokens_in']} + {event['tokens_out']} tokens")
+        about = "about " * bool(event.get("tokens_estimated"))
+        parts.append(f"{about}{event['tokens_in']} + {event['tokens_out']} tokens")
     ms = float(event.get("ms", 0))
     parts.append(f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s")
     return f"{prefix}: {'; '.join(parts)}"

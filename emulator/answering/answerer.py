@@ -324,7 +324,7 @@ class Answerer:
             engine.get_ready()  # while the model generates
         with translate_sandbox_errors():
             with self.upstream.open(state.messages, state.fields) as stream:
-                state.counter.start_turn()
+                state.counter.start_turn(state.messages)
                 metrics.MODEL_TURNS.inc()
                 reply.record()
                 yield replace(accepted, headers=stream.headers)

@@ -35,7 +35,6 @@ from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
-from emulator.answering.usage_counter import estimate_tokens
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import AnswerEvent, ProgramFinished, RelayedChunk, UpstreamAccepted
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
@@ -49,6 +48,7 @@ from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.storage.key_value import KeyValueStore
 from emulator.traces.trace import Mode
+from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.retries import may_succeed_elsewhere
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import Upstreams

@@ -8,23 +8,10 @@ from typing import Any
 
 from emulator.events import Usage
 from emulator.upstream.interface import Chunk
+from emulator.upstream.metering import estimate_tokens
 
 # Details are passed on only if the answer took one turn: they cannot be added up.
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
-_IMAGE_TOKENS = 1_600
-"""Of an image or a file, whatever its bytes: the most that Anthropic counts for an image ("Vision")."""
-
-
-def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate the length of a prompt without a tokenizer: four characters a token."""
-    contents = (message.get("content") or "" for message in messages)
-    return sum(map(_characters, contents)) // 4
-
-
-def _characters(content: Any) -> int:
-    if isinstance(content, str):
-        return len(content)
-    return sum(len(str(part["text"])) if "text" in part else 4 * _IMAGE_TOKENS for part in content)
 
 
 class UsageCounter:
@@ -40,10 +27,13 @@ class UsageCounter:
         self._earlier_prompts = 0
         self._chunks = 0
         self._reported: Mapping[str, Any] = {}
+        self._messages: Sequence[Mapping[str, Any]] = ()
 
-    def start_turn(self) -> None:
+    def start_turn(self, messages: Sequence[Mapping[str, Any]] = ()) -> None:
+        """``messages``, the turn's prompt, are needed only if another turn may follow."""
         self._earlier_completions = self.completion_tokens
-        self._earlier_prompts += int(self._reported.get("prompt_tokens") or 0)
+        self._earlier_prompts += self._prompt_tokens(self._messages)
+        self._messages = tuple(messages)
         self._turns += 1
         self._chunks, self._reported = 0, {}
 
@@ -60,8 +50,7 @@ class UsageCounter:
 
     def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:
         """The usage to report to the client; ``messages`` are the last turn's prompt."""
-        reported = self._reported.get("prompt_tokens")
-        prompt = estimate_tokens(messages) if reported is None else int(reported)
+        prompt = self._prompt_tokens(messages)
         usage = Usage(prompt, self.completion_tokens)
         if self._turns < 2:
             details = {name: self._reported[name] for name in _DETAILS if self._reported.get(name)}
@@ -69,6 +58,10 @@ class UsageCounter:
         # Clients compare prompt_tokens with a context length, so repairs are reported separately.
         repairs = {"model_turns": self._turns, "prompt_tokens": self._earlier_prompts + prompt}
         return replace(usage, details={"emulator": repairs})
+
+    def _prompt_tokens(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        reported = self._reported.get("prompt_tokens")
+        return estimate_tokens(messages) if reported is None else int(reported)
 
 
 def total_usage(usages: Sequence[Usage]) -> Usage:

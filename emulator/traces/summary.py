@@ -33,6 +33,7 @@ class TraceSummary:
     call_count: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    is_estimated: bool = False
     seconds: float | None = None
     state: State = "running"
     status: int = 0
@@ -82,6 +83,7 @@ class TraceSummary:
             call_count=trace.call_count,
             tokens_in=trace.tokens_in,
             tokens_out=trace.tokens_out,
+            is_estimated=trace.is_estimated,
             seconds=trace.seconds,
             state=trace.state,
             status=trace.status,

@@ -133,6 +133,11 @@ class Turn:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     """As reported by the upstream, else estimated. Set when the turn ends."""
+    is_estimated: bool = False
+    cached_tokens: int = 0
+    """The part of ``prompt_tokens`` that the upstream read from its cache."""
+    reasoning_tokens: int = 0
+    """The part of ``completion_tokens`` that was reasoning."""
     error: str = ""
     wire: WireLog = field(default_factory=WireLog)
 
@@ -250,6 +255,11 @@ class Trace:
     @property
     def tokens_out(self) -> int:
         return sum(turn.completion_tokens for turn in self.turns)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Return True if a turn's tokens were estimated: the upstream reported none, or was closed first."""
+        return any(turn.is_estimated for turn in self.turns)
 
     @property
     def raw_bytes(self) -> int:

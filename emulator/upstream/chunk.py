@@ -64,7 +64,7 @@ class ChunkReader:
         if type(chunk.get("id")) is not str or type(chunk.get("created")) is not int:
             self._complete(chunk)
         chunk |= {name: None for name in _LABELS & chunk.keys() if type(chunk[name]) is not str}
-        self._received.chunks += bool(choices)
+        self._received.chunks += any(choice["delta"] for choice in choices)
         self._received.usage = chunk.get("usage") or self._received.usage
         return chunk
 

@@ -41,7 +41,7 @@ class Received:
     """What a reply has brought so far."""
 
     chunks: int = 0
-    """Chunks that have choices."""
+    """Chunks with a delta that is not empty."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The last reported usage."""
     has_output: bool = False

@@ -7,7 +7,7 @@ reply and one whose client disconnected.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ Spend = Callable[[int], None]
 """Charges a client for a number of tokens."""
 
 _CHARS_PER_TOKEN = 4
+_IMAGE_TOKENS = 1_600
+"""Of an image or a file, whatever its bytes: the most that Anthropic counts for an image ("Vision")."""
 _BUFFERED = 64 * 1024
 _MAX_TOKENS = 10**9
 """A larger reported number is not believed."""
@@ -50,7 +52,7 @@ def open_metered(
         received = reply.received
         turn.ended = trace.now()
         turn.error = received.error.message if received.error else ""
-        turn.prompt_tokens, turn.completion_tokens = _tokens(messages, received)
+        _count_tokens(turn, messages, received)
         model = metrics.model_label(str(fields.get("model") or ""))
         metrics.TOKENS.labels("in", model, trace.client_name).inc(turn.prompt_tokens)
         metrics.TOKENS.labels("out", model, trace.client_name).inc(turn.completion_tokens)
@@ -62,17 +64,35 @@ def open_metered(
     return reply
 
 
-def _tokens(messages: Messages, received: Received) -> tuple[int, int]:
-    """Tokens of the prompt and of the reply. An upstream may report anything."""
-    prompt, completion = (
-        reported if isinstance(reported, int) and 0 <= reported <= _MAX_TOKENS else None
-        for reported in map(received.usage.get, ("prompt_tokens", "completion_tokens"))
-    )
-    if prompt is None:
-        texts = (message.get("content") or "" for message in messages)
-        prompt = sum(len(text if isinstance(text, str) else str(text)) for text in texts)
-        prompt //= _CHARS_PER_TOKEN
-    return prompt, received.chunks if completion is None else completion
+def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
+    """An upstream may report anything."""
+    usage = received.usage
+    prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+    turn.prompt_tokens = estimate_tokens(messages) if prompt is None else prompt
+    turn.completion_tokens = received.chunks if completion is None else completion
+    turn.is_estimated = prompt is None or completion is None
+    prompt_details = usage.get("prompt_tokens_details") or {}
+    turn.cached_tokens = _count(prompt_details, "cached_tokens") or 0
+    completion_details = usage.get("completion_tokens_details") or {}
+    turn.reasoning_tokens = _count(completion_details, "reasoning_tokens") or 0
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else None
+
+
+def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Estimate the length of a prompt without a tokenizer: four characters a token."""
+    contents = (message.get("content") or "" for message in messages)
+    return sum(map(_characters, contents)) // _CHARS_PER_TOKEN
+
+
+def _characters(content: Any) -> int:
+    if isinstance(content, str):
+        return len(content)
+    image = _CHARS_PER_TOKEN * _IMAGE_TOKENS
+    return sum(len(str(part["text"])) if "text" in part else image for part in content)
 
 
 def pass_on_metered(

@@ -128,7 +128,7 @@ class _NativeAnswer:
             translate_sandbox_errors(),
             self._upstream.open(self._messages, self._fields) as stream,
         ):
-            self._usage_counter.start_turn()
+            self._usage_counter.start_turn(self._messages)
             metrics.MODEL_TURNS.inc()
             turn.record()
             yield UpstreamAccepted(headers=stream.headers)

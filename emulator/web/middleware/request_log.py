@@ -20,7 +20,9 @@ from emulator.web.middleware.error_replies import speaks_anthropic
 
 log = structlog.get_logger()
 
-_ANSWER_FIELDS = frozenset({"calls", "repairs", "turns", "turns_saved", "tokens_in", "tokens_out"})
+_ANSWER_FIELDS = frozenset(
+    "calls repairs turns turns_saved tokens_in tokens_out tokens_estimated".split()
+)
 """Fields that mean nothing for an executed cell or for a request that is passed through."""
 _MAX_CHARS = 200
 """Longest text of a client in a line: a model's name, a path."""
@@ -87,6 +89,7 @@ def log_answer(trace: Trace) -> None:
         "turns_saved": trace.turns_saved,
         "tokens_in": trace.tokens_in,
         "tokens_out": trace.tokens_out,
+        "tokens_estimated": trace.is_estimated or None,
         "code": trace.code,
     }
     if trace.mode == "passed" or trace.cell:

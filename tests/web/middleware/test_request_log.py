@@ -125,6 +125,10 @@ BEGIN = "12:34:56 200 POST /v1/chat/completions small"
     [
         ({}, f"{BEGIN} for alice: 2 calls, 1 repair; 812 + 45 tokens; 1.23 s"),
         (
+            {"calls": 0, "repairs": 0, "tokens_estimated": True},
+            f"{BEGIN} for alice: about 812 + 45 tokens; 1.23 s",
+        ),
+        (
             {"client": "", "calls": 0, "repairs": 0, "turns_saved": 1, "tokens_in": 0, "tokens_out": 0},
             f"{BEGIN}: 1 turn saved; 1.23 s",
         ),
