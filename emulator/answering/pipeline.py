@@ -8,11 +8,11 @@ answers here, streaming or not. Knows nothing of chunks, items or Flask.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from textwrap import shorten
 
 import structlog
 
@@ -58,6 +58,8 @@ log = structlog.get_logger()
 
 _MAX_QUESTION = 1000
 """Characters of a question that are read for the inspector's list."""
+_SHOWN_QUESTION = 100
+_PARTIAL_WORD = re.compile(r"[!-~]+\Z")
 # The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
 _LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
@@ -100,7 +102,7 @@ class Pipeline:
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
             words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
-            trace.question = shorten(words[:_MAX_QUESTION], 100, placeholder=" …")
+            trace.question = _first_words(words)
             new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
             trace.has_results = any(message.role in ("tool", "function") for message in new)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
@@ -299,6 +301,14 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
+
+
+def _first_words(text: str) -> str:
+    """A key must not be cut in two, since a part of it would not be hidden; other scripts need no spaces."""
+    first = " ".join(text[:_MAX_QUESTION].split())
+    if len(text) <= _MAX_QUESTION and len(first) <= _SHOWN_QUESTION:
+        return first
+    return f"{_PARTIAL_WORD.sub('', first[:_SHOWN_QUESTION]).rstrip()} …".lstrip()
 
 
 def _is_output(event: AnswerEvent) -> bool:

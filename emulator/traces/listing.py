@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from emulator.traces.summary import TraceSummary
 
 ROWS_PER_PAGE = 50
-_MAX_QUERY = 200
+_MAX_QUERY = 500
 _MAX_CHOICES = 50
 FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "all": lambda _: True,
@@ -104,7 +104,7 @@ def _matches(row: TraceSummary, query: str) -> bool:
     """Return True if a shown text contains the query in any case, or the body contains it exactly."""
     lowered = query.lower()
     shown = (
-        row.id, row.question, row.container,
+        row.id, row.answer_id, *row.calls, row.question, row.container,
         row.model, row.client, row.client_name, row.upstream, row.error, row.path,
         *row.words,
     )  # fmt: skip

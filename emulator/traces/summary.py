@@ -22,6 +22,7 @@ class TraceSummary:
     id: str
     path: str
     began: float
+    answer_id: str = ""
     client: str = ""
     client_name: str = ""
     model: str = ""
@@ -72,6 +73,7 @@ class TraceSummary:
             id=trace.id,
             path=trace.path[:_MAX_CHARS],
             began=trace.began,
+            answer_id=trace.answer_id,
             client=trace.client,
             client_name=trace.client_name,
             model=trace.model[:_MAX_CHARS],

@@ -6,6 +6,7 @@ it at any time: fields change from their default to their value, and lists only 
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ MAX_WIRE_BYTES = 2**20
 MAX_BLOCKS = 200
 MAX_TIMES = 200
 
+_ID = re.compile(rb'"id": ?"([^"\\]{1,100})"')
 _ENDING = threading.Lock()
 
 
@@ -246,6 +248,12 @@ class Trace:
     def repairs(self) -> int:
         """How often the model was asked again because of an unusable reply."""
         return sum(turn.is_unusable for turn in self.turns[:-1])
+
+    @property
+    def answer_id(self) -> str:
+        """The id in the response, such as ``chatcmpl-...``: the client has it."""
+        found = _ID.search(b"".join(data[:500] for _, data in self.wire.events[:2]))
+        return found[1].decode(errors="replace") if found else ""
 
     @property
     def tokens_in(self) -> int:

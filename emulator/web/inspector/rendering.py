@@ -118,4 +118,4 @@ def _clock(moment: float, *, zone: bool = True) -> Markup:
 def _seconds(value: float | None) -> str:
     if value is None:
         return "…"
-    return f"{1000 * value:.0f} ms" if value < 10 else f"{value:.1f} s"
+    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"

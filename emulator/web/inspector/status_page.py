@@ -71,7 +71,9 @@ def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:
         value = getattr(settings, name)
         if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles", "mcp"):
             continue
-        text = without_password(value) if name.endswith("url") else str(value)
+        text = "" if value is None else str(value)
+        if name.endswith("url"):
+            text = without_password(value)
         if isinstance(value, tuple | list | dict):
             text = ", ".join(map(str, value))
         rows.append((name, text, value != field.default))

@@ -393,3 +393,54 @@ def test_a_client_is_offered_only_its_own_values_to_filter_by(
         assert "anns" not in page
     everything = shown(proxy.get("/", authorization="Bearer admin-key")[2])
     assert "anns words" in everything
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("front", ["chat/completions", "responses", "messages"])
+def test_a_request_is_found_by_each_id_that_its_client_has(
+    inspect: Start, upstream: ScriptedUpstream, front: str, stream: bool
+) -> None:
+    """Only by ``x-request-id``: clients print the id of the answer, and results carry that of a call."""
+    proxy = inspect()
+    upstream.default = CALL
+    function = GET_WEATHER["function"]
+    tool: dict[str, Any] = {
+        "chat/completions": GET_WEATHER,
+        "responses": {"type": "function", **function},
+        "messages": {"name": "get_weather", "input_schema": function["parameters"]},
+    }[front]
+    asked: dict[str, Any] = {"input": "Hi"} if front == "responses" else {"messages": HELLO}
+    body = {"model": "m", "max_tokens": 99, "tools": [tool], "stream": stream, **asked}
+    answers = [proxy.post(f"/v1/{front}", body)[1:] for _ in range(2)]
+    for headers, text in answers:
+        ids = re.findall(r'"((?:chatcmpl-|resp_|msg_|call_|toolu_)\w{8,})"', text)
+        assert len(set(ids)) >= 2
+        for key in (ids[0], next(one for one in ids if one.startswith(("call_", "toolu_")))):
+            wait_until(lambda key=key: "/inspector/requests/" in proxy.get(f"/?q={key}")[2])
+            page = proxy.get(f"/?q={key}")[2]
+            assert re.findall(r"/inspector/requests/(\w+)", page) == [headers["x-request-id"]]
+
+
+QUESTIONS = [
+    ("Why?", "Why?"),
+    ("word " * 50, "word word"),
+    ("请告诉我奥斯陆今天的天气怎么样，" * 30, "请告诉我奥斯陆今天的天气怎么样"),
+    ("x" * 10_000, "…"),
+    (f"密钥{'长' * 90}{'k' * 40}", "密钥长"),
+]
+
+
+@pytest.mark.parametrize(("question", "words"), QUESTIONS)
+def test_a_row_shows_the_first_words_of_the_question(
+    inspect: Start, upstream: ScriptedUpstream, question: str, words: str
+) -> None:
+    """A long question in Chinese, which has no spaces, was shown as three dots. No key is cut in two."""
+    proxy = inspect()
+    upstream.reply(CALL)
+    key = proxy.ask(messages=[{"role": "user", "content": question}])
+    for path in ("/", f"/inspector/requests/{key}"):
+        page = proxy.get(path)[2]
+        [found] = re.findall(r"<bdi(?: class=\"question\")?>([^<]*)</bdi>", page)[1:]
+        assert found.startswith(words)
+        assert len(found) <= 102
+        assert "kk" not in found
