@@ -20,6 +20,7 @@ from emulator.web.inspector.fronts import PATHS, path_of
 from emulator.web.inspector.playground import Playground
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
+from emulator.web.inspector.request_view import reply_of
 
 _MAX_CHARS = 2**20
 _MAX_TOOL_SOURCES = 20
@@ -31,6 +32,10 @@ TOOLS = """[{"type": "function", "function": {"name": "get_weather",
   "description": "Get the current weather of a place.",
   "parameters": {"type": "object", "properties": {"location": {"type": "string"}},
                  "required": ["location"]}}}]"""
+
+REPLY = """```python
+get_weather(location="Oslo")
+```"""
 
 
 class ReadForm(BaseModel):
@@ -68,13 +73,14 @@ def add_playground(
 
     @inspector.get("/inspector/playground")
     def show_playground() -> Response:
-        body, path = TOOLS, ""
+        body, path, reply = TOOLS, "", REPLY
         if key := request.args.get("replay", ""):
             trace = recorded.get(key, viewer().client)
             path = "" if trace is None else path_of(trace.path)
             if trace is None or not path:
                 raise NotFound("This request is not stored (any more), or cannot be replayed.")
             body = trace.body.decode(errors="replace")
+            reply = reply_of(trace.turns[-1]) if trace.turns else ""
         elif key := request.args.get("tools", ""):
             trace = recorded.get(key, viewer().client)
             if trace is None:
@@ -87,7 +93,7 @@ def add_playground(
         return pages.page(
             "playground.html", viewer=viewer(), here="playground", tools=body, path=path,
             tool_sources=tool_sources, replay=bool(path), profiles=profiles,
-            models=_models(pipeline, viewer().sends_as),
+            models=_models(pipeline, viewer().sends_as), reply=reply,
         )  # fmt: skip
 
     @inspector.post("/inspector/playground/read")

@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.inspected import HELLO, Inspected, stored
+from tests.support.inspected import HELLO, Inspected, shown, stored
 from tests.support.other_endpoints import other_endpoints
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -22,10 +22,6 @@ CALL = '```python\nget_weather(location="Oslo")\n```'
 QUESTION = {"role": "user", "content": "Weather in Oslo?"}
 EVIL = """"'></textarea><script>alert(1)</script>"""
 Start = Callable[..., Inspected]
-
-
-def shown(page: str) -> str:
-    return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +96,7 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     inspect: Start, upstream: ScriptedUpstream, path: str, fields: dict[str, Any]
 ) -> None:
     proxy = inspect()
-    upstream.reply(CALL, Reply(CALL, reasoning="Hm."), f"Sunny. {EVIL}")
+    upstream.reply(f"I look.\n{CALL}", Reply(CALL, reasoning="Hm."), f"Sunny. {EVIL}")
     _, told, _ = proxy.post(path, {"model": "m", **fields, "stream": True})
     key = told["x-request-id"]
     assert f"replay={key}" in proxy.get(f"/inspector/requests/{key}/copy")[2]
@@ -109,6 +105,7 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     assert "Weather in Oslo?" not in lent
     page = proxy.get(f"/inspector/playground?replay={key}")[2]
     assert "Weather in Oslo?" in shown(page)
+    assert "I look." in shown(page)
     assert f'name="path" value="{path}"' in page
     trace = proxy.requests.reader.get(key)
     assert trace is not None
