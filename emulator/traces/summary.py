@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.traces.trace import State, Trace
+from emulator.events import ToolCall
+from emulator.traces.trace import RelayedCall, State, Trace
 
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
@@ -68,7 +69,8 @@ class TraceSummary:
 
     @classmethod
     def of(cls, trace: Trace) -> TraceSummary:
-        calls, turns = [*trace.calls, *trace.relayed_calls], [*trace.turns]
+        turns = [*trace.turns]
+        calls: list[ToolCall | RelayedCall] = [*trace.calls, *trace.relayed_calls]
         return cls(
             id=trace.id,
             path=trace.path[:_MAX_CHARS],

@@ -51,7 +51,9 @@ def why_no_call(trace: Trace) -> str:
     if not trace.turns:
         return ""
     if trace.state == "left":
-        return "The client disconnected before the model called: a longer timeout helps."
+        return (
+            "The client disconnected before the model called: if it timed out, let it wait longer."
+        )
     last = trace.turns[-1]
     return _failed(trace, last) or _not_run(trace, last) or _declined(trace)
 

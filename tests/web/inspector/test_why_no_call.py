@@ -11,6 +11,7 @@ import pytest
 from tests.support.hosted import HostedFunctions
 from tests.support.inspected import HELLO, Inspected, shown
 from tests.support.processes import wait_until
+from tests.support.raw_http import connect, post_bytes, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
@@ -272,6 +273,19 @@ def test_it_names_the_tool_choice_as_the_clients_api_writes_it(
     tool = {"name": "get_weather", "input_schema": GET_WEATHER["function"]["parameters"]}
     body = {"model": "m", "max_tokens": 9, "messages": HELLO, "tools": [tool]}
     assert 'try tool_choice {"type": "any"}' in sentence(proxy, sent(proxy, "messages", body))
+
+
+def test_a_client_that_left_did_not_wait_for_the_call(
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect(ping_seconds=0.1)
+    upstream.reply(Reply("Hm. It is warm.", fault="silent", after=1))
+    body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], "stream": True}
+    with connect(proxy.url, post_bytes("/v1/chat/completions", body)) as connection:
+        read_until(connection, b"Hm")
+    wait_until(lambda: "left" in [row.state for row in proxy.requests.reader.page({}, None).rows])
+    [row] = proxy.requests.reader.page({}, None).rows
+    assert "The client disconnected before the model called" in sentence(proxy, row.id)
 
 
 def test_a_call_that_waits_for_the_clients_approval_is_a_call(
