@@ -11,7 +11,7 @@ from tests.browser.test_inspector import proxy, signed_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 WIDTH = 1000
-PICTURES = {"inspector": ("pipeline", 1330), "inspector-repairs": ("repairs", 900)}
+PICTURES = {"inspector": ("pipeline", 1420), "inspector-repairs": ("repairs", 1030)}
 """Name -> view of the program's first request, height."""
 
 
@@ -20,7 +20,7 @@ def main() -> None:
         chromium = playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
         )
-        page = signed_in(chromium, url, viewport={"width": WIDTH, "height": 720}).new_page()
+        page = signed_in(chromium, url, viewport={"width": WIDTH, "height": 820}).new_page()
         page.goto("/?q=qwen")
         page.screenshot(path=DOCS / "inspector-requests.png")
         first = page.locator(".requests tbody a").last.get_attribute("href")
@@ -30,7 +30,7 @@ def main() -> None:
             if view == "pipeline":
                 page.locator("details.message").first.evaluate("(e) => e.removeAttribute('open')")
             page.screenshot(path=DOCS / f"{name}.png")
-        page.set_viewport_size({"width": WIDTH, "height": 620})
+        page.set_viewport_size({"width": WIDTH, "height": 720})
         page.goto(f"{first}/program")
         page.locator("#step").focus()
         page.keyboard.press("ArrowRight")
