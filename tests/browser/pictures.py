@@ -20,7 +20,7 @@ def main() -> None:
         chromium = playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox"]
         )
-        page = signed_in(chromium, url, viewport={"width": WIDTH, "height": 820}).new_page()
+        page = signed_in(chromium, url, viewport={"width": 1200, "height": 640}).new_page()
         page.goto("/?q=qwen")
         page.screenshot(path=DOCS / "inspector-requests.png")
         first = page.locator(".requests tbody a").last.get_attribute("href")
