@@ -14,6 +14,7 @@ from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
 from emulator.answering.user_request import Request
+from emulator.tools.tool import Tool
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -53,9 +54,11 @@ def first_turn(
         schema = None
         if constrained:
             words = Request(() if choice.required else chat.messages)
-            withheld = [tool for tool in toolset.tools if words.withholds(tool)]
+            free: list[Tool] = []
+            withheld: list[Tool] = []
+            for tool in toolset.tools:
+                (withheld if words.withholds(tool) else free).append(tool)
             record_withheld(withheld)
-            free = [tool for tool in toolset.tools if tool not in withheld]
             schema = reply_schema(free, choice, max_calls=settings.program_calls)
         messages = instruct(
             chat.messages,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from emulator.traces import Trace, Turn
 
 _QUESTIONS = {
@@ -20,16 +22,12 @@ _SHOWN = {
     "the user asks for code": "a message that asks for the act itself runs it",
 }
 """Rules by which code is shown -> the way out, if it is not tool_choice."""
-_FAULTS = (
-    ("no function", "offer that function, or say in the descriptions when to use those offered"),
-    (
-        "unknown function",
-        "offer that function, or say in the descriptions when to use those offered",
-    ),
-    ("argument", "a clearer description of the parameter often helps"),
-    ("expected", "a clearer description of the parameter often helps"),
-    ("ran longer than", "the setting program_seconds allows more"),
-)
+_FAULTS = {
+    r"(?:no|unknown) function": "offer it, or say in the descriptions when to use those offered",
+    r"ran longer than": "the setting program_seconds allows more",
+    r"makes more than": "the setting program_calls allows more",
+    r"argument|expected": "a clearer description of the parameter often helps",
+}
 """Words of a diagnostic -> the way out."""
 _ANOTHER_WAY = "`tool-emulator fit` finds the way of calling that suits this model"
 
@@ -75,7 +73,7 @@ def _failed(trace: Trace, last: Turn) -> str:
     replies = "the reply" if len(trace.turns) == 1 else "each reply"
     if refused.verdict == "invalid":
         fault = _fault(refused)
-        way = next((way for words, way in _FAULTS if words in fault), _ANOTHER_WAY)
+        way = next((way for words, way in _FAULTS.items() if re.search(words, fault)), _ANOTHER_WAY)
         return f"A call was refused: \u201c{fault}\u201d. Repairs shows {replies}; {way}."
     if refused.verdict == "empty" and any(refused.reasoning):
         return (

@@ -173,14 +173,14 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         [native("get_wether", location="Oslo")] * 9,
         {},
         NATIVE,
-        ["unknown function", "offer that function"],
+        ["unknown function", "offer it"],
     ),
     (
         "an unknown function",
         ['```python\nget_wether(location="Oslo")\n```'] * 9,
         {},
         {},
-        ['no function "get_wether"', "offer that function"],
+        ['no function "get_wether"', "offer it"],
     ),
     (
         "bad syntax",
@@ -195,6 +195,13 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         {"program_seconds": 0.2},
         ["ran longer than", "the setting program_seconds"],
+    ),
+    (
+        "too many calls",
+        ["```python\n[get_weather(location=str(n)) for n in range(9)]\n```"] * 9,
+        {},
+        {"program_calls": 2},
+        ["makes more than 2 tool calls", "the setting program_calls"],
     ),
     (
         "refused, and the repair is refused upstream",
