@@ -60,7 +60,9 @@ def describe_server(settings: Settings, model: str) -> FitServer:
     finally:
         upstreams.close()
     route = routes.of(model)
-    template = properties.get("chat_template") if isinstance(properties, dict) else ""
+    templates = properties if isinstance(properties, dict) else {}
+    # llama.cpp: some models have another template for requests with tools.
+    template = templates.get("chat_template_tool_use") or templates.get("chat_template")
     template = template if isinstance(template, str) else ""
     return FitServer(
         route, kind, template, small=choose("auto", route.model, (), route.description).few_shot

@@ -77,6 +77,45 @@ Answer with JSON for a call of these functions:
 {{ m.content }}
 {% endfor %}
 """
+A_MESSAGE_OF_ITS_OWN = """\
+{%- if tools -%}
+<|im_system|>tool_declare<|im_middle|>{{ tools | map(attribute="function") | tojson }}<|im_end|>
+{%- endif %}
+{%- for m in messages %}
+<|im_system|>{{ m.role }}<|im_middle|>{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>
+{%- endfor %}<|im_assistant|>assistant<|im_middle|>
+"""
+WITH_A_LONG_HEADER = """\
+{%- if tools -%}
+<|open|>message role="system" type="tools"<|sep|># Tools
+{{ tools | tojson }}<|close|>message<|sep|>
+{%- endif %}
+{%- for m in messages -%}
+<|open|>message role="{{ m.role }}" type="text"<|sep|>{{ m.content }}<|close|>message<|sep|>
+{%- endfor %}
+"""
+ONLY_WITH_TOOLS = """\
+<|im_start|>system
+You can call functions: <tools>{% for t in tools %}{{ t.function | tojson }}{% endfor %}</tools><|im_end|>
+{% for m in messages %}
+<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}
+<|im_start|>assistant
+"""
+IN_A_LIST_OF_ITS_OWN = """\
+{%- for m in messages -%}
+<|im_start|>{{ m.role }}
+{{ m.content }}
+{%- if tools and loop.first %}
+Tools: <|list_start|>{{ tools | tojson }}<|list_end|>{% endif %}<|im_end|>
+{% endfor %}
+"""
+BEFORE_THE_INSTRUCTIONS = """\
+{%- if tools %}{{ "[AVAILABLE] " + tools | tojson + "[/AVAILABLE]" }}{% endif %}
+{{- "[INST] " }}{% if tools %}{{ "Call tools.\\n\\n" }}{% endif %}
+{{- messages[-1].content + "[/INST]" }}
+"""
 
 
 @pytest.mark.parametrize(
@@ -86,6 +125,11 @@ Answer with JSON for a call of these functions:
         (BEFORE_ALL_MESSAGES, "# Tools\n{", "}\n</tool_call>"),
         (BETWEEN_TOKENS, "[TOOLS] [{", "}][/TOOLS]"),
         (IN_TWO_PLACES, "Environment: ipython\n\nAnswer with JSON", " }\n}"),
+        (A_MESSAGE_OF_ITS_OWN, '[{"name": ', '"]}}]'),
+        (WITH_A_LONG_HEADER, "# Tools\n[{", "}]"),
+        (ONLY_WITH_TOOLS, "You can call functions: <tools>{", "}</tools>"),
+        (IN_A_LIST_OF_ITS_OWN, "Tools: <|list_start|>[{", "}]<|list_end|>"),
+        (BEFORE_THE_INSTRUCTIONS, "[AVAILABLE] [{", "}][/AVAILABLE]\nCall tools."),
     ],
 )
 def test_what_a_template_adds_for_tools_is_the_prompt(
@@ -105,7 +149,18 @@ def test_what_a_template_adds_for_tools_is_the_prompt(
         ("{{ messages[9].content.x }}", "has no element 9"),
         ("{% if %}", "Expected an expression"),
         ("{{ ''.__class__.__mro__ }}{{ tools }}", "access to attribute '__class__'"),
+        ("{{ raise_exception('no system') if messages[1] }}", "it shows no tools"),
         ("{% for i in range(9999999) %}{% endfor %}", "Range too big"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+        (
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            "it needs more than 3 seconds",
+        ),
+        (
+            "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+            "MemoryError",
+        ),
+        ("{{ 'x' * 9999999 }}", "it renders more than 2000000 characters"),
         ("x" * 200_001, "longer than"),
     ],
 )
