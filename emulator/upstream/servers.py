@@ -58,7 +58,7 @@ SERVERS: tuple[ServerKind, ...] = (
     ServerKind(
         "SGLang", owner="sglang", path="/get_server_info", key="tp_size", schema_field="json_schema"
     ),
-    ServerKind("vLLM", owner="vllm", path="/version", key="version", schema_field="json_schema"),
+    ServerKind("vLLM", owner="vllm", schema_field="json_schema"),
     ServerKind(
         "llama.cpp",
         owner="llamacpp",
@@ -94,6 +94,8 @@ def identify_server(base_url: str, owners: Collection[str | None], get: GetJSON)
     for server in SERVERS:
         if server.owner and set(owners) == {server.owner}:
             return server
+    if not all(owners):  # such as LocalAI, which has Ollama's paths
+        return UNKNOWN
     for server in SERVERS:
         if server.path:
             description = get(server.path)

@@ -63,9 +63,16 @@ def test_a_server_is_identified_by_its_models_or_by_its_own_path(root: Root, ser
     upstream.close()
 
 
-def test_llama_cpp_python_is_identified_by_the_owner_of_its_models() -> None:
-    found = identify_server("http://127.0.0.1:1/v1", ["me"], lambda _: pytest.fail("requested"))
-    assert found.name == "llama-cpp-python"
+@pytest.mark.parametrize(
+    ("owners", "name"),
+    [(["me"], "llama-cpp-python"), (["vllm"] * 2, "vLLM"), ([None], "unknown"), ([""], "unknown")],
+)
+def test_some_servers_are_identified_by_the_owner_of_their_models_alone(
+    owners: list[str | None], name: str
+) -> None:
+    """LocalAI names no owner, and has `/version` and Ollama's `/api/version`."""
+    found = identify_server("http://127.0.0.1:1/v1", owners, lambda _: pytest.fail("requested"))
+    assert found.name == name
 
 
 @pytest.mark.parametrize("name", [server.name for server in SERVERS])
