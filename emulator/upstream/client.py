@@ -131,8 +131,9 @@ class OpenAIUpstream:
         endpoint = _Endpoint(f"{self._url}/models", key or self._key)
         listing = self._get_json(endpoint, f"{endpoint.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
-        models = [Model.model_construct(**row) for row in rows or () if isinstance(row, dict)]
-        metrics.add_models(str(model.id)[:100] for model in models)
+        rows = rows if isinstance(rows, list) else []
+        models = [_model(row) for row in rows if isinstance(row, dict) and row.get("id")]
+        metrics.add_models(model.id[:100] for model in models)
         return models
 
     def at_root(self, path: str) -> object:
@@ -270,6 +271,14 @@ class _Endpoint:
             where = f"{self.url}; {hint}" if hint else self.url
             return replace(error, message=f"{error.message} ({where})")
         return error
+
+
+def _model(row: dict[str, Any]) -> Model:
+    """A row of a model list, whose further fields are whatever the server sends."""
+    fields = {name: row[name] for name in row.keys() - {"cls", "_fields_set"}}
+    owner = row.get("owned_by")
+    fields |= {"id": str(row["id"]), "owned_by": owner if isinstance(owner, str) else None}
+    return Model.model_construct(**fields)
 
 
 def _request_headers(key: str | None) -> dict[str, str]:

@@ -120,7 +120,7 @@ class Reachability:
         lengths = context_lengths(models, server, upstream.at_root)
         self._upstreams.routes.context_lengths[target.name] = lengths
         if models and not self._model:
-            self._model = target.client_name(str(models[0].id or ""))
+            self._model = target.client_name(models[0].id)
         return ""
 
 

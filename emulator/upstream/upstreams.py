@@ -156,7 +156,7 @@ class Upstreams:
                 log.warning("an upstream does not list its models", upstream=target.name)
                 continue
             for model in listing.result():
-                name = target.client_name(str(model.id))
+                name = target.client_name(model.id)
                 if target.serves(name) and routes.of(name).target is target:
                     owner = model.owned_by if len(routes.targets) == 1 else None
                     row = {**model.to_dict(warnings=False), "id": name}

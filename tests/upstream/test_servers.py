@@ -108,6 +108,29 @@ def test_the_command_names_the_kind_of_server(root: Root, tmp_path: Path) -> Non
     assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ") and not answers
 
 
+@pytest.mark.parametrize(
+    ("listing", "listed"),
+    [
+        ({"data": 5}, []),
+        ([1], []),
+        ({"data": [None, {"id": None}, {"object": "model"}]}, []),
+        ({"data": [{"id": "m", "owned_by": ["a"]}]}, ["m"]),
+        ({"data": [{"id": 7, "cls": 1, "_fields_set": 1, "self": 1, "meta": [1]}]}, ["7"]),
+    ],
+)
+def test_a_list_of_models_may_be_nonsense(root: Root, listing: Any, listed: list[str]) -> None:
+    root.answers = {"/v1/models": listing}
+    settings = Settings(base_url=f"{root.url}/v1", store=":memory:", warm_kernels=0)
+    unknown = f"{root.url}/v1 is a server of unknown kind"
+    assert [*describe_upstreams(settings)] == [(unknown, True)]
+    app = create_app(settings)
+    try:
+        models = app.test_client().get("/v1/models").json
+        assert [model["id"] for model in models["data"]] == listed
+    finally:
+        app.extensions["emulator"].close()
+
+
 def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack(
     root: Root, tmp_path: Path
 ) -> None:
