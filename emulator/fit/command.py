@@ -101,7 +101,7 @@ def _fit(
         run.measure()
     except KeyboardInterrupt:
         code, problem = _INTERRUPTED, "Interrupted. Run the command again to continue."
-    except UpstreamAway as error:
+    except (UpstreamAway, OSError) as error:
         code, problem = _STOPPED, f"{error}\nRun the command again to continue."
     report = run.report()
     print(report.json() if options.json else _printable(str(report)), flush=True)

@@ -1,6 +1,6 @@
 """The outcomes of a run, in a file: a line of JSON for each, appended as soon as it is known.
 
-The first line of each run names what is measured. Lines after another name are ignored.
+Each line names what is measured, so that runs at the same time, or one that was cut off, mix nothing.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from emulator.tasks import Call
 
@@ -48,31 +47,28 @@ class Outcomes:
 
     def read(self) -> None:
         """Read the lines of earlier runs; a line that was cut off is ignored. Raises ``OSError``."""
-        ours = False
-        lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
-        for line in lines:
+        text = self.path.read_text("utf-8", "replace") if self.path.exists() else ""
+        for line in text.splitlines():
             with suppress(ValueError, TypeError, KeyError):
                 row = json.loads(line)
-                if "identity" in row:
-                    ours = row["identity"] == self.identity
-                elif ours and row.keys() == {each.name for each in fields(TaskOutcome)}:
-                    self.known[row["way"], row["task"]] = TaskOutcome(**row)
+                if row["identity"] == self.identity:
+                    outcome = TaskOutcome(**row["outcome"])
+                    self.known[outcome.way, outcome.task] = outcome
 
     def start(self, *, again: bool = False) -> None:
-        """Begin to append; ``again`` forgets the earlier lines. Raises ``OSError``."""
+        """Prepare the file; ``again`` forgets the earlier lines. Raises ``OSError``."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if again:
             self.path.unlink(missing_ok=True)
-        self._append({"identity": self.identity})
+        self.path.touch()
 
     def add(self, outcome: TaskOutcome) -> None:
+        """Raises ``OSError`` if it cannot be stored."""
         self.known[outcome.way, outcome.task] = outcome
         if not outcome.is_upstreams_fault:
-            self._append(asdict(outcome))
+            row = {"identity": self.identity, "outcome": asdict(outcome)}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{json.dumps(row)}")  # the last line may be cut off
 
     def of(self, way: str) -> list[TaskOutcome]:
         return [outcome for (name, _), outcome in self.known.items() if name == way]
-
-    def _append(self, row: Mapping[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,7 +32,14 @@ def write(path: Path, row: Mapping[str, Any], remark: str) -> None:
         others = earlier.sub("", text).rstrip("\n")
         added = f"{others}\n\n{as_toml(row, remark)}".lstrip("\n")
         tomllib.loads(added)
-        path.write_bytes(added.encode())  # the lines' ends stay as they are
+        path.touch()
+        with path.open("r+b") as file:  # bytes: the lines' ends stay as they are
+            content = added.encode()
+            os.posix_fallocate(
+                file.fileno(), 0, len(content)
+            )  # if the disk is full, nothing is lost
+            file.write(content)
+            file.truncate()
     except tomllib.TOMLDecodeError as error:
         raise CannotWrite(f"{path}: a row cannot be added: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

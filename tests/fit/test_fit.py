@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import json
 import re
+import resource
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -343,6 +344,56 @@ def test_mistakes_and_dead_servers_are_one_line(
     assert code in (1, 2)
     assert message in err
     assert (out, len(err.splitlines())) == ("", 1)
+
+
+def test_runs_of_two_models_at_the_same_time_and_lines_that_are_cut_off_mix_nothing_in_one_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(body: Body) -> Reply:
+        if body["model"] == "a" and len(upstream.requests) == 9:
+            fit(capsys, *options, "--model", "b")
+            with Path("state").open("ab") as file:
+                file.write('{"identity": {"model": "Ä'.encode()[:-1])
+        return in_python(task_of(body)) if body["model"] == "a" else Reply("No.")
+
+    with ScriptedUpstream(default=answer) as upstream:
+        options = (
+            "--base-url",
+            upstream.base_url,
+            "--ways",
+            "python",
+            "--json",
+            "--state",
+            "state",
+        )
+        for model_name, solved in (("a", len(tasks())), ("b", 10), ("a", len(tasks()))):
+            code, out, _ = fit(capsys, *options, "--model", model_name)
+            [score] = json.loads(out)["ways"]
+            assert (code, score["solved"]["count"]) == (0, solved)
+        asked = [body["model"] for body in upstream.requests]
+        assert asked.count("a") == len(tasks())
+
+
+def test_a_full_disk_loses_neither_the_scores_nor_the_users_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = f"# {'mine ' * 2000}\n"
+    Path("emulator.toml").write_text(text)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ScriptedUpstream(default=model(python=in_python)) as upstream:
+        options = ("--base-url", upstream.base_url, "--ways", "python")
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(text) + 20, limits[1]))
+            code, out, err = fit(capsys, *options)
+            assert (code, "File too large" in err, "| python | " in out) == (1, True, True)
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            assert fit(capsys, *options)[0] == 0
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(text) + 20, limits[1]))
+            code, _, err = fit(capsys, *options, "--write")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (code, "emulator.toml: [Errno 27] File too large" in err) == (2, True)
+    assert Path("emulator.toml").read_text() == text
 
 
 @pytest.mark.parametrize("text", ["profiles = [{name = 'a'}]\n"])
