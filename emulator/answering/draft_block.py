@@ -81,7 +81,8 @@ class DraftBlock:
     @cached_property
     def is_session(self) -> bool:
         """Whether the block shows an interactive session. Known with its first statement."""
-        return _SESSION.match(self.inner) is not None
+        # Functionary's calls begin with >>> too.
+        return self.dialect != "markup" and _SESSION.match(self.inner) is not None
 
     @cached_property
     def intent_before(self) -> Intent | None:

@@ -17,7 +17,7 @@ from emulator.reading.events import (
     Verdict,
 )
 from emulator.reading.lexing import JsonScan
-from emulator.reading.tags import Tag
+from emulator.reading.tags import SILENT, Tag
 from emulator.reading.text_buffer import HEAD, HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 
@@ -127,6 +127,9 @@ def take_value(text: TextBuffer) -> Generator[Event | None, None, bool]:
 # ---------------------------------------------------------------------------- bare code
 
 
+_MESSAGE_END = re.compile(rf"(?:{'|'.join(map(re.escape, SILENT))})\s*\Z")
+
+
 def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
     """Scan lines that may be Python. They are buffered until one calls a tool, and become prose if
     none does.
@@ -144,6 +147,8 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             line = text.text[start:]
         if line is None or tested + len(line) >= HOLD:
             break
+        ended = _MESSAGE_END.search(line)
+        line = line[: ended.start()] if ended else line
         kind = bare.take(line)
         tested += len(line)
         if kind is LineKind.CALL or (kind is LineKind.CODE and started):
@@ -161,6 +166,9 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
                 return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
             return Position.LINE_START
+        if ended:
+            line = ""
+            break
     return (yield from _code_ends(text, tested, line, bare, started=started))
 
 

@@ -148,9 +148,11 @@ def scan_possible_json(text: TextBuffer, names: ToolNames, *, midline: bool) -> 
         is_call = scanned < HOLD and (midline or names_call(window, names))  # cut off inside it
     else:
         scanned = end
-        follows = yield from _following_character(text, end)
         is_call = names_call(text.head(end)[0], names)
-        is_call = is_call and (not midline or follows in ("", "<"))
+        if midline and is_call:
+            is_call, scanned = yield from _calls_end(text, names, end)
+            if is_call:
+                return (yield from scan_json_calls(text, names))
     raw = text.take(scanned)
     if not is_call:
         yield Text(raw)
@@ -161,12 +163,23 @@ def scan_possible_json(text: TextBuffer, names: ToolNames, *, midline: bool) -> 
     return Position.MID_LINE
 
 
-def _following_character(text: TextBuffer, end: int) -> Generator[Event | None, None, str]:
-    """Return the first character after `end` in its line that is not a space, or ""."""
+def _calls_end(
+    text: TextBuffer, names: ToolNames, end: int
+) -> Generator[Event | None, None, tuple[bool, int]]:
+    """Return whether no words follow the calls in the line after ``end``, and the offset after them."""
     while True:
-        window, whole = text.head(HOLD)
-        line, newline, _ = window[end:].partition("\n")
-        rest = line.lstrip(" \t\r")
-        if rest or newline or whole:
-            return rest[:1]
-        yield None
+        head = text.text[text.at + end : text.at + end + HEAD]
+        whole = text.final or len(head) == HEAD
+        line, newline, _ = head.partition("\n")
+        rest = line.lstrip(" \t\r,;")
+        gap = len(line) - len(rest)
+        verdict = match_json(head[gap:], whole, names) if rest[:1] in ("{", "[") else Verdict.NO
+        if verdict is Verdict.YES:
+            following = yield from _value_end(text, end + gap)
+            if following is None or not names_call(text.head(following)[0][end + gap :], names):
+                return False, end
+            end = following
+        elif verdict is Verdict.NO and (rest or newline or whole):
+            return line.strip()[:1] in ("", "<"), end
+        else:
+            yield None

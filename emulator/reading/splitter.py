@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator
+from dataclasses import replace
 from functools import lru_cache
 
 from emulator.reading import blocks, commands, json_blocks
@@ -76,6 +77,9 @@ _SPECIAL_IN_SPAN = re.compile(rf"\n|{_SPECIAL_CHARACTERS}")  # the line's end cl
 #: First lines that say nothing: Functionary's prose if its template already wrote the ``>>>``, and the
 #: label of Gemma's and Gemini's calls without a fence.
 _FIRST_LINES = ("all\n", "tool_code\n")
+#: The rest of Harmony's header, if the template already wrote ``<|start|>assistant``.
+_RECIPIENT = re.compile(r" ?to=(?=[\w.\-]{1,200}<\|(?:channel|message)\|>)")
+_PARTIAL_RECIPIENT = re.compile(r" ?(?:t?|to|to=[\w.\-]{0,200}(?:<(?:\|\w{0,8})?)?)\Z")
 #: The length limit of a tag that is recognized by its form instead of by a table.
 _ELEMENT = 100
 _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
@@ -160,6 +164,12 @@ class Splitter:
             if head.startswith(line):
                 return self._silent(line)
             if line.startswith(head) and not whole:
+                return Verdict.MAYBE
+        if self._names and not self._text.last:
+            if recipient := _RECIPIENT.match(head):
+                harmony = self._tags.literal["<|start|>assistant to="]
+                return blocks.scan_tagged(self._text, replace(harmony, opening=recipient.group()))
+            if _PARTIAL_RECIPIENT.match(head) and not whole:
                 return Verdict.MAYBE
         for kind, match in LINES:
             if kind == "code" and (not code or self._is_example(head)):

@@ -27,6 +27,7 @@ REASONING = {
     "<reasoning>": "</reasoning>",
     f"<{_ANTHROPIC}:thinking>": f"</{_ANTHROPIC}:thinking>",
     "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
     "<longcat_think>": "</longcat_think>",
     "<ifm|think>": "</ifm|think>",
     "<ifm|think_fast>": "</ifm|think_fast>",
@@ -70,7 +71,13 @@ SILENT = frozenset(
             "<|tool_calls|>",
             "<|message_model|><|content_text|>",
         ),
-        *("<|end_message|>", "<|message_sep|>", "<turn|>", "[BEGIN FINAL RESPONSE]"),
+        *(
+            "<|end_message|>",
+            "<|end_of_msg|>",
+            "<|message_sep|>",
+            "<turn|>",
+            "[BEGIN FINAL RESPONSE]",
+        ),
         *("[END FINAL RESPONSE]", "<end_code>", "<|assistant|>", "<|user|>", "<|observation|>"),
     }
 )
