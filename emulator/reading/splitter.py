@@ -78,7 +78,7 @@ _SPECIAL_IN_SPAN = re.compile(rf"\n|{_SPECIAL_CHARACTERS}")  # the line's end cl
 #: label of Gemma's and Gemini's calls without a fence.
 _FIRST_LINES = ("all\n", "tool_code\n")
 #: The rest of Harmony's header, if the template already wrote ``<|start|>assistant``.
-_RECIPIENT = re.compile(r" ?to=(?=[\w.\-]{1,200}<\|(?:channel|message)\|>)")
+_RECIPIENT = re.compile(r"(?P<to> ?to=)(?P<name>[\w.\-]{1,200})<\|(?:channel|message)\|>")
 _PARTIAL_RECIPIENT = re.compile(r" ?(?:t?|to|to=[\w.\-]{0,200}(?:<(?:\|\w{0,8})?)?)\Z")
 #: The length limit of a tag that is recognized by its form instead of by a table.
 _ELEMENT = 100
@@ -160,17 +160,10 @@ class Splitter:
     def _match_line_start(self, head: str, whole: bool, *, code: bool) -> Scanner | Verdict:
         if _PLAIN_LINE.match(head):
             return Verdict.NO
-        for line in _FIRST_LINES if self._names and not self._text.last else ():
-            if head.startswith(line):
-                return self._silent(line)
-            if line.startswith(head) and not whole:
-                return Verdict.MAYBE
         if self._names and not self._text.last:
-            if recipient := _RECIPIENT.match(head):
-                harmony = self._tags.literal["<|start|>assistant to="]
-                return blocks.scan_tagged(self._text, replace(harmony, opening=recipient.group()))
-            if _PARTIAL_RECIPIENT.match(head) and not whole:
-                return Verdict.MAYBE
+            found = self._match_reply_start(head, whole)
+            if found is not Verdict.NO:
+                return found
         for kind, match in LINES:
             if kind == "code" and (not code or self._is_example(head)):
                 continue
@@ -180,6 +173,19 @@ class Splitter:
             if verdict is not Verdict.NO:
                 return self._line_scanner(kind, head, verdict)
         return Verdict.NO if head else Verdict.MAYBE
+
+    def _match_reply_start(self, head: str, whole: bool) -> Scanner | Verdict:
+        for line in _FIRST_LINES:
+            if head.startswith(line):
+                return self._silent(line)
+            if line.startswith(head) and not whole:
+                return Verdict.MAYBE
+        if recipient := _RECIPIENT.match(head):
+            if recipient["name"] == "user":
+                return self._silent(recipient.group())
+            harmony = self._tags.literal["<|start|>assistant to="]
+            return blocks.scan_tagged(self._text, replace(harmony, opening=recipient["to"]))
+        return Verdict.MAYBE if _PARTIAL_RECIPIENT.match(head) and not whole else Verdict.NO
 
     def _is_example(self, head: str) -> bool:
         """Return True if the line is indented, as in Markdown's code blocks and tracebacks, and
@@ -245,10 +251,7 @@ class Splitter:
             return self._backticks()
         if self._span:
             return character
-        last = self._text.last
-        if character == "]" and last.strip():
-            return character
-        if character != "f" or not last.isalnum():
+        if character != "f" or not self._text.last.isalnum():
             found = self._tag()
             if not isinstance(found, Verdict) or found is Verdict.MAYBE:
                 return found

@@ -51,7 +51,9 @@ AMBIGUOUS = frozenset({"<|end|>", "<|eom|>", "<channel|>"})
 #: Tokens that mark the beginning and the end of a message or a channel. They are removed.
 SILENT = frozenset(
     {
-        *("<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
+        *("<|start|>assistant", "<|start|>assistant to=user<|message|>"),
+        *("<seed:eos>", "<|eos|>", "<|role_end|>", "<end_of_sentence>"),
+        *("<|channel|>final<|message|>", "<|channel|>commentary<|message|>"),
         *("<|start|> assistant", "<|channel|> final<|message|> "),
         "<|channel|> commentary<|message|> ",
         *("<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"),
