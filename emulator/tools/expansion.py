@@ -179,6 +179,8 @@ def alternatives(view: dict[str, Any]) -> Iterator[Schema]:
     excluded = ("anyOf", "oneOf", "description", "default")
     common_keywords = {keyword: value for keyword, value in view.items() if keyword not in excluded}
     for branch in branches(view):
+        if branch is True:
+            branch = {}  # noqa: PLW2901
         if isinstance(branch, dict):
             yield {"allOf": [branch, common_keywords]} if common_keywords else branch
 
@@ -191,6 +193,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
     required = list(view.get("required", ()))
     patterns: dict[str, Schema] = dict(view.get("patternProperties", {}))
     extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
+    extra = True if extra == {} else extra  # zod writes ``{}`` for any value
 
     def add(part: Schema, *, alternative: bool = False) -> Members:
         found = members(part, definitions, seen)
