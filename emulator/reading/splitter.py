@@ -251,7 +251,10 @@ class Splitter:
             return self._backticks()
         if self._span:
             return character
-        if character != "f" or not self._text.last.isalnum():
+        last = self._text.last
+        if character == "]" and last.isalnum():
+            return character
+        if character != "f" or not last.isalnum():
             found = self._tag()
             if not isinstance(found, Verdict) or found is Verdict.MAYBE:
                 return found
