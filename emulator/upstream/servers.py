@@ -114,7 +114,7 @@ _LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_le
 def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, str]:
     """Return the description of each of ``models`` that has one, by its id."""
     rows = [model.to_dict(warnings=False) for model in islice(models, _MAX_MODELS)]
-    words = {row["id"]: list(_listed(row)) for row in rows}
+    words = {str(row["id"]): list(_listed(row)) for row in rows}
     if server.name == "llama.cpp" and len(words) == 1:
         [own] = words.values()
         own += _name(_member(get("/props"), "model_path"))
@@ -129,7 +129,7 @@ def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -
 def context_lengths(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, int]:
     """Return the context's length in tokens of each of ``models`` whose server says it, by the model's id."""
     rows = [model.to_dict(warnings=False) for model in islice(models, _MAX_MODELS)]
-    lengths = {row["id"]: [row.get(field) for field in _LENGTHS] for row in rows}
+    lengths = {str(row["id"]): [row.get(field) for field in _LENGTHS] for row in rows}
     if server.name == "llama.cpp" and len(lengths) == 1:
         [own] = lengths.values()
         own.append(_member(_member(get("/props"), "default_generation_settings"), "n_ctx"))
