@@ -16,13 +16,13 @@ In a checkout, `python app.py` takes the same arguments.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
+from emulator.interrupts import INTERRUPTED, end_on_signals, raise_on_signals
 
 if TYPE_CHECKING:
     from emulator.configuration import Configuration
@@ -51,16 +51,33 @@ NOT_CONFIGURED = 3
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command in ``arguments`` (default: ``sys.argv``); without a command, ``serve``."""
-    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:  # in a process of its own
+        end_on_signals()
+    try:
+        sys.exit(_run_command(list(sys.argv[1:] if arguments is None else arguments)))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package in ("emulator", "sandbox"):
+            raise
+        _exit_with(
+            f"{sys.executable} lacks the package {package}: start it by `make run`, or install "
+            "requirements.txt with Python 3.11 or newer",
+            code=1,
+        )
+
+
+def _run_command(argv: list[str]) -> int:
     end = argv.index("--") if "--" in argv else len(argv)
     argv, foreign = argv[:end], argv[end:]  # what follows -- is the agent's of `run`
     if "--version" in argv:
         print(f"tool-emulator {emulator.__version__}")
-        return
+        return 0
     for flag in ("--help-all", "--help", "-h"):
         if flag in argv and argv[0] not in ("explain", "fit", "chat", "run"):
             _help(everything=flag == "--help-all")
-            return
+            return 0
     # Settings may precede the command: --base-url URL upstream. The value of a flag may be a command's name.
     for place, word in enumerate(argv):
         if word in COMMANDS and (place == 0 or _are_settings(argv[:place])):
@@ -70,12 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if argv and not command and not argv[0].startswith("-"):
         from emulator.command_line import nearest
 
-        hint = nearest(argv[0], list(COMMANDS))
+        hint = nearest(argv[0], list(COMMANDS)) or f"; there are {', '.join(COMMANDS)}"
         _exit_with(f"{argv[0]}: there is no such command{hint}")
-    try:
-        sys.exit(command([*argv[1:], *foreign]) if command else _serve([*argv, *foreign]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    return command([*argv[1:], *foreign]) if command else _serve([*argv, *foreign])
 
 
 def _are_settings(arguments: Sequence[str]) -> bool:
@@ -113,6 +127,7 @@ def _doctor(arguments: Sequence[str]) -> int:
     from emulator import doctor
     from emulator.hosted.report import examine
 
+    raise_on_signals()
     return doctor.main(settings, [report.check() for report in examine(settings)])
 
 
@@ -121,6 +136,7 @@ def _mcp(arguments: Sequence[str]) -> int:
     settings = _configuration(arguments, listens=False).settings
     from emulator.hosted.report import examine
 
+    raise_on_signals()
     reports = examine(settings)
     print("\n".join(map(str, reports)) or "No MCP server is configured: see docs/mcp.md.")
     return 0 if all(report.is_sound for report in reports) else 1
@@ -128,14 +144,19 @@ def _mcp(arguments: Sequence[str]) -> int:
 
 def _upstream(arguments: Sequence[str]) -> int:
     """Show the configured upstream. Returns 0, 1 if it was asked and none answers, or `NOT_CONFIGURED`."""
-    configuration = _configuration([argument for argument in arguments if argument != "--ask"])
+    settings = [argument for argument in arguments if argument != "--ask"]
+    configuration = _configuration(settings, options=["ask"])
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
         from emulator import logs
+        from emulator.errors import EmulatorError
         from emulator.upstream.reachability import describe_upstreams
 
         logs.configure("error")  # the check's warnings say what is printed here
-        described = [*describe_upstreams(configuration.settings)]
+        try:
+            described = [*describe_upstreams(configuration.settings)]
+        except EmulatorError as error:
+            _exit_with(str(error), code=1)
         print("\n".join(line for line, _ in described))
         if configuration.upstream_is_configured and not any(answers for _, answers in described):
             return 1
@@ -144,7 +165,9 @@ def _upstream(arguments: Sequence[str]) -> int:
 
 def _explain(arguments: Sequence[str]) -> int:
     """Show how tools and a reply are read. Returns 0, or 1 if the reply is not usable."""
-    parser = argparse.ArgumentParser(
+    from emulator.command_line import OptionParser
+
+    parser = OptionParser(
         prog=f"{_program()} explain",
         description="Show what a model sees of the tools, and how the proxy would read a reply.",
         epilog="Settings (--profile tiny, --engines monty ...) may follow.",

@@ -20,6 +20,7 @@ from emulator import logs, start_messages
 from emulator.client_keys import InvalidClientKeys
 from emulator.client_keys import read as read_keys
 from emulator.configuration import Configuration
+from emulator.interrupts import close_on_signals
 from emulator.settings import Settings
 from emulator.web.server.listening import CannotListen, listen
 
@@ -60,6 +61,7 @@ def serve(configuration: Configuration) -> None:
         update["inspector_key"] = SecretStr(token)
     settings = settings.model_copy(update=update)
     with ExitStack() as cleanup:
+        close_on_signals(cleanup)  # until gunicorn's own handlers
         folder = _run_folder(settings, cleanup)
         # gunicorn forks, so everything that has threads or child processes starts in the worker.
         from emulator.web.server.master import Server

@@ -22,6 +22,7 @@ import emulator
 from emulator import logs
 from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import profile_of
+from emulator.command_line import OptionParser
 from emulator.configuration import Configuration, ConfigurationError, read
 from emulator.errors import EmulatorError
 from emulator.fit.outcomes import Outcomes, TaskOutcome
@@ -32,6 +33,7 @@ from emulator.fit.report import Report
 from emulator.fit.scores import score
 from emulator.fit.server import FitServer, describe_server
 from emulator.fit.ways import TITLES, ChatTemplate, Way, all_ways, current_way
+from emulator.interrupts import INTERRUPTED, raise_on_signals
 from emulator.settings import Settings
 from emulator.settings_sources import APPLICATION, DEFAULT_FILE
 from emulator.tasks import tasks, version
@@ -43,7 +45,6 @@ from emulator.upstream.routes import Routes
 _FAILURES = 3
 """A way whose first answers all take too long is given up, and a server that fails in a row."""
 _STOPPED = 1
-_INTERRUPTED = 130
 
 Say = Callable[[str], None]
 
@@ -63,6 +64,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
     try:
         configuration = read(rest, listens=False, options=vars(options))
         logs.configure("error")  # what matters of an answer is in the report
+        raise_on_signals()
         with ExitStack() as opening:
             settings = _with_local_model(configuration.settings, opening)
             return _fit(options, configuration, settings, say)
@@ -100,7 +102,7 @@ def _fit(
     try:
         run.measure()
     except KeyboardInterrupt:
-        code, problem = _INTERRUPTED, "Interrupted. Run the command again to continue."
+        code, problem = INTERRUPTED, "Interrupted. Run the command again to continue."
     except (UpstreamAway, OSError) as error:
         code, problem = _STOPPED, f"{error}\nRun the command again to continue."
     report = run.report()
@@ -286,7 +288,7 @@ def _not_chosen(name: str, server: FitServer) -> str:
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog=f"{program} fit",
         description="Measure which way of calling tools suits a model. Nothing that it calls is executed.",
         epilog="Settings (--base-url, --api-key, --local-model, --drop-fields temperature ...) may follow.",

@@ -61,6 +61,7 @@ class Sessions:
             portal, loop = self._portal, self._loop
             self._portal = self._loop = None
         if portal is not None and loop is not None:
+            portal.call(self._end_sessions)
             portal.call(portal.stop, True)
             loop.__exit__(None, None, None)
 
@@ -76,6 +77,13 @@ class Sessions:
                 self._loop = start_blocking_portal(name="mcp")
                 self._portal = self._loop.__enter__()
             return self._portal.start_task_soon(function, *arguments)
+
+    async def _end_sessions(self) -> None:
+        """A session that is being opened survives the one cancellation that the end of an event loop is."""
+        for session in self._open.values():
+            session.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _tools(self, address: ServerAddress, client: str) -> Listing:
         session = await self._session(address, client)

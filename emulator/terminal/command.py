@@ -9,7 +9,8 @@ from pathlib import Path
 
 import openai
 
-from emulator.command_line import unknown
+from emulator.command_line import OptionParser, unknown
+from emulator.interrupts import INTERRUPTED, raise_on_signals
 from emulator.terminal.conversation import ChatSession
 from emulator.terminal.screen import Screen
 from emulator.terminal.toolboxes import PythonFile, Toolbox, ToolboxError, mcp_server
@@ -18,12 +19,13 @@ URL = "http://127.0.0.1:8001/v1"
 
 
 def main(program: str, arguments: Sequence[str]) -> int:
-    """Run the command. Returns 0, 1 after a failure of the proxy, or 2 for invalid options."""
+    """Run the command. Returns 0, 1 after a failure of the proxy, 2 for invalid options, 130 after Ctrl-C."""
     options, rest = _parser(program).parse_known_args(arguments)
     screen = Screen()
     if rest:
         screen.warn(unknown(rest[0], vars(options)))
         return 2
+    raise_on_signals()
     with ExitStack() as opened:
         client = opened.enter_context(
             openai.OpenAI(base_url=options.url, api_key=options.key, max_retries=0)
@@ -41,7 +43,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
             screen.warn(_reason(error))
             return 1
         if options.words:
-            return 0 if _send(conversation, " ".join(options.words)) else 1
+            return _send(conversation, " ".join(options.words))
         _converse(conversation, options.url)
     return 0
 
@@ -74,16 +76,19 @@ def _converse(conversation: ChatSession, url: str) -> None:
                 _send(conversation, words)
 
 
-def _send(conversation: ChatSession, words: str) -> bool:
-    """Send ``words``. Returns True if an answer arrived. Ctrl-C ends an answer, not the conversation."""
+def _send(conversation: ChatSession, words: str) -> int:
+    """Send ``words``. Returns the exit code of a single question; a conversation continues."""
     try:
-        return conversation.send(words)
+        return 0 if conversation.send(words) else 1
     except openai.APIError as error:
         conversation.screen.warn(_reason(error))
-        return False
-    except (KeyboardInterrupt, EOFError):
+        return 1
+    except EOFError:
+        conversation.screen.warn("no answer, so nothing runs; --yes runs every call without asking")
+        return 1
+    except KeyboardInterrupt:
         conversation.screen.warn("interrupted")
-        return False
+        return INTERRUPTED
 
 
 def _reason(error: openai.APIError) -> str:
@@ -101,7 +106,7 @@ def _first_model(client: openai.OpenAI) -> str:
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog=f"{program} chat",
         description="Talk to a model behind the proxy, which may call tools on this machine.",
         allow_abbrev=False,

@@ -24,7 +24,7 @@ from typing import IO, NoReturn
 
 import urllib3
 
-from emulator.command_line import nearest
+from emulator.command_line import OptionParser, nearest
 from emulator.configuration import ConfigurationError, read
 from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE
 from emulator.terminal.agents import AGENTS, Agent, AgentConnection
@@ -34,6 +34,7 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 15.0
 _REQUEST_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND = 127
 """The exit code of a shell for an unknown program."""
 _INHERITED = frozenset(
@@ -76,7 +77,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
                 f"{name} is not on PATH; install it: {AGENTS[name].install}", _NOT_FOUND
             )
         upstream = [] if configuration.upstream_is_configured else ["--local-model"]
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in _SIGNALS:
             signal.signal(number, _exit)
         key = options.key or "any"
         with _home() as home, _proxy([*upstream, *rest], key) as (url, model):
@@ -251,12 +252,14 @@ def _set_up(command: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def _exit(number: int, _: FrameType | None) -> NoReturn:
-    """A signal before the agent runs: leave, and so end the proxy and remove the home."""
+    """A signal before the agent runs: leave, and so end the proxy and remove the home, undisturbed."""
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog=f"{program} run",
         usage=f"{program} run {{{','.join(AGENTS)}}} [settings] [-- ARGS]",
         description="Start a coding agent with a proxy of its own, and a configuration in a temporary home.",
