@@ -8,14 +8,20 @@ from urllib.parse import SplitResult, urlsplit
 
 _ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages|models)/*$")
 """Endpoint paths that people copy from an API reference; a base URL ends before them."""
+_NOT_IN_URLS = re.compile(r"[\x00-\x20\"'<>\\^`{|}\u200b-\u200f\ufeff]")
+"""RFC 3986's list and the single quote, which shells and files leave; and characters that nobody sees."""
+_SCHEME = re.compile(r"(?:\w+:/|https?/)?/*")
+"""What was probably meant as http://."""
 
 
 def base_url(text: str) -> str:
     """Return ``text`` as a base URL, without an endpoint or a slash at its end. Raises ValueError."""
     url = text.strip()
+    if wrong := _NOT_IN_URLS.search(url):
+        raise ValueError(f"{url!r} is not a URL: it contains {wrong[0]!r}")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = f"http://{url}" if url and "://" not in url else "http://localhost:11434/v1"
+        shown = f"http://{_SCHEME.sub('', url, 1) or 'localhost:11434/v1'}"
         raise ValueError(f"{url!r} is not a URL: start with http:// or https://, as in {shown}")
     _ = parts.port  # raises ValueError
     if parts.query or parts.fragment:

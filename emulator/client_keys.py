@@ -26,6 +26,7 @@ import threading
 import tomllib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Self
@@ -150,14 +151,16 @@ def read(path: str) -> Mapping[str, Grant]:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise InvalidClientKeys(f"{path} is larger than {_MOST_BYTES} bytes")
-        tables = tomllib.loads(text := data.decode())
+        tables = tomllib.loads(text := data.decode("utf-8-sig"))
     except OSError as error:
         raise InvalidClientKeys(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # The parser's message may quote the file, so only its line number is shown.
         line = re.search(r"line \d+", str(error))
-        place = f" ({line[0]})" if line else ""
-        raise InvalidClientKeys(f"{path} is not TOML{place}") from None
+        place = f", {line[0]}" if line else ""
+        twice = "twice" in str(error) or "overwrite" in str(error)
+        problem = "this name is there twice" if twice else "this is not TOML"
+        raise InvalidClientKeys(f"{path}{place}: {problem}") from None
     grants: dict[str, Grant] = {}
     for name, table in tables.items():
         grant = _grant(path, text, name, table)
@@ -189,6 +192,13 @@ def _grant(path: str, text: str, name: str, table: object) -> Grant:
         return Grant.model_validate({**table, "name": name})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, (name, *first["loc"])))
-        line = _line(text, name, str(first["loc"][0]) if first["loc"] else "")
-        raise InvalidClientKeys(f"{path}{line}: {place}: {first['msg'].lower()}") from None
+        key = str(first["loc"][0])
+        message = first["msg"].lower()
+        if first["type"] == "extra_forbidden":
+            near = get_close_matches(key, Grant.model_fields, 1)
+            message = "there is no such key" + "".join(f"; did you mean {word}?" for word in near)
+        if key == "sha256":
+            message = "64 hexadecimal digits are expected; `tool-emulator keys new NAME` makes them"
+        raise InvalidClientKeys(
+            f"{path}{_line(text, name, key)}: {name}.{key}: {message}"
+        ) from None

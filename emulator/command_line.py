@@ -43,9 +43,17 @@ class BadFlag(Exception):
     """One line that names the flag, the problem and the accepted values."""
 
 
+class OptionParser(argparse.ArgumentParser):
+    """For the options of a command: a mistake is one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{message.removeprefix('argument ')}; see {self.prog} --help\n")
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise BadFlag(message.removeprefix("argument "))
+        message = message.removeprefix("argument ")
+        raise BadFlag(message.replace("ignored explicit argument", "a switch has no value, but"))
 
 
 def parse(arguments: Sequence[str], options: Iterable[str] = ()) -> dict[str, Any]:
@@ -148,5 +156,5 @@ def unknown(word: str, names: Iterable[str]) -> str:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """Return a hint that names the ``known`` word most similar to ``word``, or "" if none is similar."""
-    matches = get_close_matches(word, known, 1)
+    matches = get_close_matches(word, known, 1) or get_close_matches(word.lower(), known, 1)
     return f"; did you mean {matches[0]}?" if matches else ""

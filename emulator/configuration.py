@@ -19,18 +19,21 @@ from pydantic import BaseModel, ValidationError
 
 from emulator import addresses, command_line, settings_sources
 from emulator.command_line import BadFlag, nearest
-from emulator.mcp_settings import MCPServerRow
+from emulator.mcp_settings import ApprovalFilter, MCPServerRow, ToolFilter
 from emulator.settings import Settings
-from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, SERVICE_LINK_ADDRESS
+from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, ENCODING, SERVICE_LINK_ADDRESS
 from emulator.upstream_settings import ProfileRow, UpstreamRow
+from emulator.web_search_settings import WebSearchTable
 
 PREFIX = "EMULATOR_"
-ROWS: Mapping[str, type[BaseModel]] = {
-    "upstreams": UpstreamRow,
-    "profiles": ProfileRow,
-    "mcp": MCPServerRow,
+ROWS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "upstreams": (UpstreamRow,),
+    "profiles": (ProfileRow,),
+    "mcp": (MCPServerRow, ToolFilter, ApprovalFilter),
+    "web_search": (WebSearchTable,),
 }
-_SECRETS = ("key", "token", "headers", "env", "args")
+"""The tables of the file, with those inside them."""
+_SECRETS = frozenset("key keys token headers env args".split())
 """Words in the names of settings whose values are not shown."""
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 """Kubernetes sets these variables in every container for each service; a service may be named emulator."""
@@ -172,7 +175,7 @@ def read(
             for place, line in lines.items()
             if not any(place == inner[: len(place)] for inner in lines if inner != place)
         ]
-        raise ConfigurationError("\n".join(problems)) from error
+        raise ConfigurationError("\n".join(dict.fromkeys(problems))) from error
     if problems:
         raise ConfigurationError("\n".join(problems))
     if listens and not configuration.settings.local_model:
@@ -220,7 +223,7 @@ def _read_file() -> _File:
     if not custom_path and not path.exists():
         return _File()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding=ENCODING)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         place = f"{CONFIG_VARIABLE}: " if custom_path else ""
@@ -244,10 +247,15 @@ def _syntax_error_line(path: Path, text: str, error: tomllib.TOMLDecodeError) ->
 def _unknown_keys(file: _File) -> list[str]:
     known = list(Settings.model_fields)
     return [
-        f"{file.place(key)}: there is no such setting{nearest(key.replace('-', '_'), known)}"
+        f"{file.place(key)}: there is no such setting{nearest(_as_key(key), known)}"
         for key in file.values
         if key not in known
     ]
+
+
+def _as_key(word: str) -> str:
+    """The key that ``word``, a flag or a variable, has in the file."""
+    return word.strip("-").replace("-", "_").lower().removeprefix(PREFIX.lower())
 
 
 def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
@@ -259,17 +267,34 @@ def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
         place = command_line.flag(name) if name in flags else ""
         place = place or _variable(name) or file.place(name, *keys)
         place = place or _default_place(name)
-    message = problem["msg"].removeprefix("Value error, ")
-    message = message.replace("valid tuple", "list").replace("valid dictionary", "table")
-    if problem["type"] == "extra_forbidden":
-        known = list(ROWS[name].model_fields) if name in ROWS else []
-        message = f"there is no such setting{nearest(inside[-1], known)}"
-    hidden = problem["type"] == "extra_forbidden"  # its name may be a misspelt secret's
-    hidden = hidden or any(word in part for part in (name, *inside) for word in _SECRETS)
+    message = _message(name, inside, problem)
     value = problem["input"]
-    shown = f" {value}" if isinstance(value, str | int | float) and place and not hidden else ""
+    # An unknown name may be a misspelt secret's, and the text of a whole table may contain one.
+    hidden = problem["type"] == "extra_forbidden" or (
+        name in ROWS and name not in flags and not inside
+    )
+    words = {word for part in (name, *inside) for word in part.split("_")}
+    shown = ""
+    if isinstance(value, str | int | float) and place and not hidden and not words & _SECRETS:
+        shown = f" {value if str(value).isprintable() else ascii(value)}"
     shown = "" if message.startswith(repr(value)) else shown
     return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
+
+
+def _message(name: str, inside: Sequence[str], problem: Any) -> str:
+    """pydantic's message in the words of the file, with the name that is missing or was meant."""
+    if problem["type"] == "missing":
+        return f"{inside[-1]} is missing"
+    if problem["type"] == "extra_forbidden":
+        if inside[-1] in Settings.model_fields:
+            return (
+                f"move {inside[-1]} above the first [table]: a line belongs to the table before it"
+            )
+        known = [key for row in ROWS.get(name, ()) for key in row.model_fields]
+        return f"there is no such setting{nearest(inside[-1], known)}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    message = re.sub(r"valid tuple|^Tuple(?= should)", "list", message)
+    return re.sub(r"valid dictionary( or instance of \w+)?", "table", message)
 
 
 def _place_of(file: _File, problem: Any) -> tuple[str | int, ...]:

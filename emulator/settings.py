@@ -380,7 +380,10 @@ class Settings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _is_host(cls, value: str) -> str:
-        return value.removeprefix("[").removesuffix("]")
+        host = value.strip().removeprefix("[").removesuffix("]")
+        if "/" in host or host.count(":") == 1:
+            raise ValueError("name the host alone, without http:// and without the port (--port)")
+        return host
 
     @field_validator("store")
     @classmethod

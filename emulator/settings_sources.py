@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,8 @@ def provider_defaults(
 
 CONFIG_VARIABLE = "EMULATOR_CONFIG"
 DEFAULT_FILE = "emulator.toml"
+ENCODING = "utf-8-sig"
+"""UTF-8; some editors start a file with a byte order mark."""
 APPLICATION = "tool-use-api-emulator"
 
 
@@ -128,12 +131,24 @@ class Variables(EnvSettingsSource):
             value = None
         return value, key, value_is_complex
 
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A table in a variable is JSON. Anything else reaches `Settings`, which refuses it as no table."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+class TomlFile(TomlConfigSettingsSource):
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        return tomllib.loads(file_path.read_text(ENCODING))
+
 
 def sources(settings: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:
     """The sources after the command line, the one with the highest precedence first."""
     file = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
     return (
         Variables(settings),
-        TomlConfigSettingsSource(settings, file),
+        TomlFile(settings, file),
         EnvironmentDefaults(settings),
     )

@@ -58,9 +58,13 @@ def connection_failure(error: HTTPError, upstream: str = "The upstream") -> Upst
     """The error for a request that has no response. The code ``upstream_down`` says that nothing was sent."""
     match error:
         case NewConnectionError() | SSLError() | ProxyError():
-            reason = error.original_error if isinstance(error, ProxyError) else error.__cause__
-            proxy = "its proxy: " if isinstance(error, ProxyError) else ""
-            message = f"{upstream} cannot be reached: {proxy}{reason or error}"
+            origin = error.original_error if isinstance(error, ProxyError) else error
+            reason = str(origin.__cause__ or origin)
+            if isinstance(error, ProxyError):
+                reason = f"its proxy (HTTP_PROXY or the like; NO_PROXY lists exceptions): {reason}"
+            if "WRONG_VERSION_NUMBER" in reason:
+                reason += "; does it speak http://, not https://?"
+            message = f"{upstream} cannot be reached: {reason}"
             return UpstreamFailed(message, code="upstream_down")
         case ConnectTimeoutError():
             message = f"{upstream} cannot be reached: no connection within the time allowed."

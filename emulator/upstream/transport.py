@@ -19,7 +19,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 import urllib3
-from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
+from urllib3.util import parse_url
 
 from emulator.errors import UpstreamFailed
 from emulator.upstream.connections import (
@@ -192,10 +193,15 @@ def _manager(base_url: str) -> urllib3.PoolManager:
     options: dict[str, Any] = {"maxsize": _MAX_IDLE}
     proxy = _proxy_url(base_url)
     if base_url.startswith("https:") or proxy.startswith("https:"):
-        options["ssl_context"] = httpx2.create_ssl_context()
+        try:
+            options["ssl_context"] = httpx2.create_ssl_context()
+        except OSError as error:
+            raise UpstreamFailed(
+                f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}."
+            ) from error
     if not proxy:
         manager = urllib3.PoolManager(**options)
-    elif urlsplit(proxy).scheme in ("http", "https"):
+    elif _is_http(proxy):
         manager = urllib3.ProxyManager(
             proxy,
             proxy_headers=urllib3.make_headers(proxy_basic_auth=_name_and_password(proxy)),
@@ -209,6 +215,13 @@ def _manager(base_url: str) -> urllib3.PoolManager:
         )
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return manager
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return parse_url(url).scheme in ("http", "https")
+    except LocationParseError:
+        return False
 
 
 def _proxy_url(base_url: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from emulator import settings_sources
 from emulator.command_line import COMMON, GROUPS, flag, flag_settings
-from emulator.configuration import read
+from emulator.configuration import ConfigurationError, read
 from tests.support.command_line import ROOT, command_line
 
 DEEPSEEK = "https://api.deepseek.com/v1"
@@ -116,7 +116,7 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         {"OPENAI_BASE_URL": "ftp://host/v1"},
         "",
         "OPENAI_BASE_URL: 'ftp://host/v1' is not a URL: start with http:// or https://, as in "
-        "http://localhost:11434/v1",
+        "http://host/v1",
     ),
     (
         [],
@@ -152,7 +152,8 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         [],
         {},
         '[mcp.shop]\ncommand = "x"\nallowed_tools = {readonly = true}\n',
-        "emulator.toml, line 3: mcp.shop.allowed_tools.readonly: there is no such setting",
+        "emulator.toml, line 3: mcp.shop.allowed_tools.readonly: there is no such setting; did you mean "
+        "read_only?",
     ),
     (
         [],
@@ -198,6 +199,93 @@ def test_a_mistake_is_one_line_with_its_place_and_the_nearest_name(
         (tmp_path / "emulator.toml").write_text(file)
     ended = command_line(*arguments, home=tmp_path, variables=variables)
     assert (ended.code, ended.out, ended.err) == (2, "", f"{line}\n")
+
+
+IN = "emulator.toml, line"
+NOT_A_URL = "is not a URL: start with http:// or https://, as in"
+INTEGER = "input should be a valid integer, unable to parse string as an integer"
+KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
+    (["--port", "-1"], {}, "", "--port -1: input should be greater than or equal to 0"),
+    (["--port="], {}, "", f"--port : {INTEGER}"),
+    ([], {"EMULATOR_PORT": "\ufeff9000"}, "", f"EMULATOR_PORT '\\ufeff9000': {INTEGER}"),
+    ([], {"EMULATOR_TOOL_TOKENS": "many"}, "", f"EMULATOR_TOOL_TOKENS many: {INTEGER}"),
+    (["--workers", "0"], {}, "", "--workers 0: input should be greater than or equal to 1"),
+    (["--PORT", "9000"], {}, "", "--PORT: there is no such flag; did you mean --port?"),
+    (["--open=yes"], {}, "", "--open/--no-open: a switch has no value, but 'yes'"),
+    *(
+        ([f"--host={host}"], {}, "", f"--host {host}: name the host alone, without http:// and without the port (--port)")
+        for host in ("127.0.0.1:8001", "http://0.0.0.0", "0.0.0.0/0")
+    ),
+    *(
+        ([f"--base-url={url}"], {}, "", f"--base-url: {url!r} {NOT_A_URL} http://{meant}")
+        for url, meant in (
+            ("//h/v1", "h/v1"),
+            ("http:/h/v1", "h/v1"),
+            ("http//h/v1", "h/v1"),
+            ("htp://h/v1", "h/v1"),
+            ("h:1/v1", "h:1/v1"),
+            ("https://", "localhost:11434/v1"),
+            ("", "localhost:11434/v1"),
+        )
+    ),
+    *(
+        ([], {"EMULATOR_BASE_URL": url}, "", f"EMULATOR_BASE_URL: {url!r} is not a URL: it contains {wrong!r}")
+        for url, wrong in (
+            ('"http://h/v1"', '"'),
+            ("'http://h/v1'", "'"),
+            ("http://h/v1 # ours", " "),
+            ("http://h /v1", " "),
+            ("http://<host>/v1", "<"),
+            ("http://${HOST}/v1", "{"),
+            ("http://h\\v1", "\\"),
+            ("http://h\n/v1", "\n"),
+            ("\ufeffhttp://h/v1", "\ufeff"),
+            ("http://\u200bh/v1", "\u200b"),
+        )
+    ),
+    ([], {"EMULATOR_UPSTREAMS": '[{"api_key": "s'}, "", "EMULATOR_UPSTREAMS: input should be a list"),
+    ([], {"EMULATOR_ALIASES": "a=b"}, "", "EMULATOR_ALIASES a=b: input should be a table"),
+    ([], {"EMULATOR_WEB_SEARCH": "brave"}, "", "EMULATOR_WEB_SEARCH: input should be a table"),
+    ([], {"EMULATOR_ENGINES": ","}, "", "EMULATOR_ENGINES: list should have at least 1 item after validation, not 0"),
+    (["--mcp", "a b=x"], {}, "", r"--mcp a b: string should match pattern '^[A-Za-z][\w-]{0,63}$'"),
+    ([], {}, b"\x00\xff", "emulator.toml cannot be read: it is not UTF-8"),
+    ([], {}, "port = 1\n".encode("utf-16"), "emulator.toml cannot be read: it is not UTF-8"),
+    ([], {}, b"\xef\xbb\xbfport = 1\r\nprt = 2\r\n", f"{IN} 2: prt: there is no such setting; did you mean port?"),
+    ([], {}, "port = 1\nport = 2\n", f"{IN} 2: port: cannot overwrite a value"),
+    ([], {}, "base_url: http://h/v1\n", f"{IN} 1: expected '=' after a key in a key/value pair"),
+    ([], {}, "EMULATOR_PORT = 1\n", f"{IN} 1: EMULATOR_PORT: there is no such setting; did you mean port?"),
+    ([], {}, "PORT = 1\n", f"{IN} 1: PORT: there is no such setting; did you mean port?"),
+    ([], {}, "client_keys = [1, 2]\n", f"{IN} 1: client_keys: input should be a valid string"),
+    ([], {}, '[upstreams]\nbase_url = "http://h/v1"\n', f"{IN} 1: upstreams: input should be a list"),
+    ([], {}, '[[upstreams]]\nname = "a"\n', f"{IN} 1: upstreams: base_url is missing"),
+    ([], {}, '[[upstreams]]\nbase_url = "http://h/v1"\nmodls = []\n', f"{IN} 3: upstreams.modls: there is no such setting; did you mean models?"),
+    ([], {}, '[[mcp]]\ncommand = "x"\n', f"{IN} 1: mcp: input should be a table"),
+    ([], {}, '[mcp]\ntime = "uvx x"\n', f"{IN} 2: mcp.time uvx x: input should be a table"),
+    ([], {}, '[mcp.a]\ncommand = "x"\nport = 1\n', f"{IN} 3: mcp.a.port: move port above the first [table]: a line belongs to the table before it"),
+    ([], {}, '[mcp.a]\ncommand = "x"\nrequire_approval = {alway = {}}\n', f"{IN} 3: mcp.a.require_approval.alway: there is no such setting; did you mean always?"),
+    ([], {}, '[web_search]\nprovider = "brave"\ntokn = "s"\n', f"{IN} 3: web_search.tokn: there is no such setting; did you mean token?"),
+    ([], {}, '[[web_search]]\nprovider = "brave"\n', f"{IN} 1: web_search: input should be a table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "variables", "file", "line"), KIN)
+def test_other_mistakes_are_one_line_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    variables: dict[str, str],
+    file: str | bytes,
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMULATOR_CONFIG")
+    if file:
+        Path("emulator.toml").write_bytes(file if isinstance(file, bytes) else file.encode())
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as error:
+        read(arguments)
+    assert str(error.value) == line
 
 
 CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [

@@ -361,8 +361,12 @@ def test_an_https_upstream_is_reached_through_a_tunnel_and_verified(
 @pytest.mark.parametrize(
     ("proxy_url", "problem"),
     [
-        ("http://ada:secret@127.0.0.1:1", "cannot be reached: its proxy: "),
+        (
+            "http://ada:secret@127.0.0.1:1",
+            "cannot be reached: its proxy \\(HTTP_PROXY.*Connection refused",
+        ),
         ("socks5://ada:secret@127.0.0.1:1", "The proxy socks5://127.0.0.1:1 .* is not supported"),
+        ("::nonsense::", "The proxy http://::nonsense:: .* is not supported"),
     ],
 )
 def test_a_proxy_that_fails_is_named_without_its_password(
