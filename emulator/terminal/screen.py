@@ -32,6 +32,7 @@ def harmless(text: str) -> str:
 class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
+        self._errors = Console(stderr=True, highlight=False)
         self._open = ""
 
     def greet(self, url: str, model: str, tools: list[str]) -> None:
@@ -86,7 +87,7 @@ class Screen:
         self._print(text, "dim")
 
     def warn(self, text: str) -> None:
-        self._print(text, "yellow")
+        self._errors.print(Text(harmless(text), "yellow"), soft_wrap=True)
 
     def _print(self, text: str, style: str) -> None:
         self._console.print(Text(harmless(text), style), soft_wrap=True)

@@ -6,6 +6,7 @@ result, which the model reads. An error in opening a toolbox is a `ToolboxError`
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import inspect
@@ -69,7 +70,7 @@ class PythonFile:
             raise
         except PydanticUserError as error:
             raise ToolboxError(f"{path}: {error.message}") from error
-        except Exception as error:  # the user's file may raise anything
+        except (Exception, SystemExit) as error:  # the user's file may raise anything
             raise ToolboxError(f"{path}: {type(error).__name__}: {error}") from error
         if not self._functions:
             raise ToolboxError(f"{path}: defines no public function")
@@ -80,10 +81,12 @@ class PythonFile:
     def run(self, name: str, arguments: dict[str, Any]) -> str:
         try:
             result = self._functions[name](**arguments)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
             return result if isinstance(result, str) else _as_json(result)
         except ValidationError as error:
             return f"error: {error}"
-        except Exception as error:  # noqa: BLE001  # the model reads the error and may correct the call
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the model reads it and may correct the call
             return f"error: {type(error).__name__}: {error}"
 
 
@@ -127,7 +130,8 @@ def mcp_server(address: str) -> Iterator[MCPServer]:
 def _module(path: Path) -> Any:
     if not path.is_file():
         raise ToolboxError(f"{path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # Under the name of no other module: a file json.py must not replace the standard library's.
+    spec = importlib.util.spec_from_file_location(f"tools in {path}", path)
     if spec is None or spec.loader is None:
         raise ToolboxError(f"{path}: not a Python file (.py)")
     module = importlib.util.module_from_spec(spec)
