@@ -16,15 +16,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import proxy
 import openai
-from proxy import connect, lines
 from tools import talk
 
 QUESTION = "Calculate the resistance of a 10 m copper cable with a cross-section of 4 mm²."
 
 
 def main() -> None:
-    client = connect()
+    client = proxy.connect()
     container = client.containers.create(name="approval", extra_body={"approval": "required"}).id
 
     def run_python_code(code_string: str) -> str:
@@ -33,7 +33,7 @@ def main() -> None:
 
     print(f"An empty line asks: {QUESTION}")
     history: list[Any] = []
-    for question in lines("\nYou, or exit: "):
+    for question in proxy.lines("\nYou, or exit: "):
         history.append({"role": "user", "content": question or QUESTION})
         print(talk(client, history, [run_python_code]))
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import proxy
 import openai
 
 TOOLS = [
@@ -34,7 +35,7 @@ TOOLS = [
 
 def ask(base_url: str) -> None:
     """Ask for the weather, and print what the model wants to call."""
-    with openai.OpenAI(base_url=base_url, api_key="any", max_retries=0) as client:
+    with openai.OpenAI(base_url=base_url, api_key=proxy.KEY, max_retries=0) as client:
         completion = client.chat.completions.create(
             model="smollm2-135m-instruct",
             messages=[{"role": "user", "content": "What's the weather in London?"}],

@@ -17,10 +17,10 @@ import sys
 from collections import defaultdict
 from typing import Any
 
+import proxy
 import discord
 import openai
 from gaia import Files, answer
-from proxy import connect
 
 MOST_CHARACTERS = 2000  # Discord's limits for one message
 MOST_FILES = 10
@@ -32,7 +32,7 @@ class Bot(discord.Client):
         intents.message_content = True
         # The words are a model's: they must not call @everyone.
         super().__init__(intents=intents, allowed_mentions=discord.AllowedMentions.none())
-        self.proxy = connect()
+        self.proxy = proxy.connect()
         self.histories: dict[int, list[Any]] = defaultdict(list)
         self.turns: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -71,4 +71,7 @@ if __name__ == "__main__":
         sys.exit(
             "DISCORD_TOKEN is not set: make a bot at https://discord.com/developers/applications"
         )
-    Bot().run(token)
+    try:
+        Bot().run(token)
+    except (discord.LoginFailure, discord.PrivilegedIntentsRequired) as error:
+        sys.exit(f"DISCORD_TOKEN: {error}")

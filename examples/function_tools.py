@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from code_session import CodeSession
 from proxy import connect
+from code_session import CodeSession
 from tools import talk
 
 
@@ -39,4 +39,6 @@ def main(question: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     main(sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else "."))

@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import proxy
 import fsspec
 import openai
-from proxy import MODEL, connect, lines
 
 DATA = "/mnt/data/"
 Files = dict[str, bytes]
@@ -28,7 +28,7 @@ def answer(client: openai.OpenAI, history: list[Any], text: str) -> tuple[str, F
     ``history`` grows by this turn; through it the conversation keeps its container, variables and files.
     """
     asked = [*history, {"role": "user", "content": text}]
-    response = client.responses.create(model=MODEL, input=asked, tools=[CODE_INTERPRETER])
+    response = client.responses.create(model=proxy.MODEL, input=asked, tools=[CODE_INTERPRETER])
     history[:] = [*asked, *response.output]
     files = {}
     for item in response.output:
@@ -55,8 +55,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A chat that runs scripts and keeps their files.")
     parser.add_argument("--storage", default="./storage", help="a folder, or an fsspec URL")
     storage = parser.parse_args().storage.rstrip("/")
-    client, history = connect(), []
-    for text in lines("You, or exit: "):
+    client, history = proxy.connect(), []
+    for text in proxy.lines("You, or exit: "):
         words, files = answer(client, history, text)
         places = store(storage, files)
         for name, place in places.items():

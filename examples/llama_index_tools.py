@@ -11,11 +11,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+from proxy import KEY, MODEL, URL
 from code_session import CodeSession
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.llms.openai_like import OpenAILike
-from proxy import KEY, MODEL, URL
 
 
 class CodeSessionToolSpec(CodeSession, BaseToolSpec):
@@ -41,4 +41,6 @@ async def main(question: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     asyncio.run(main(sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else ".")))

@@ -4,9 +4,9 @@ pip install openai-agents; then start the proxy: make run ARGS="--mcp 'time=uvx 
 """
 
 import asyncio
-import os
 import sys
 
+from proxy import KEY, MODEL, URL
 from agents import Agent, HostedMCPTool, OpenAIResponsesModel, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
@@ -15,14 +15,11 @@ QUESTION = "When it is noon in London, what time is it in Kolkata?"
 
 async def main() -> None:
     set_tracing_disabled(True)
-    client = AsyncOpenAI(
-        base_url=os.environ.get("PROXY_URL", "http://127.0.0.1:8001/v1"),
-        api_key=os.environ.get("PROXY_KEY", "any"),
-    )
+    client = AsyncOpenAI(base_url=URL, api_key=KEY)
     server = HostedMCPTool(
         tool_config={"type": "mcp", "server_label": "time", "require_approval": "never"}
     )
-    model = OpenAIResponsesModel(os.environ.get("MODEL", "any"), client)
+    model = OpenAIResponsesModel(MODEL, client)
     agent = Agent("Clock", tools=[server], model=model)
     result = await Runner.run(agent, " ".join(sys.argv[1:]) or QUESTION)
     print(result.final_output)

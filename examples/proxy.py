@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import openai
+if TYPE_CHECKING:
+    import openai
 
 URL = os.environ.get("PROXY_URL", "http://127.0.0.1:8001/v1")
 MODEL = os.environ.get("MODEL", "any")
@@ -19,7 +22,31 @@ KEY = os.environ.get("PROXY_KEY", "any")
 
 def connect() -> openai.OpenAI:
     """The official client, pointed at the proxy."""
+    import openai
+
     return openai.OpenAI(base_url=URL, api_key=KEY)
+
+
+def in_one_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """What is wrong around an example, not in it, is one line: a missing package, no proxy, its refusal."""
+    cause: BaseException | None = error
+    while cause is not None:
+        match type(cause).__name__:
+            case "ModuleNotFoundError":
+                sys.exit(
+                    f"{cause}: `pip install --group examples`, or what {sys.argv[0]} begins with"
+                )
+            case "APIConnectionError":
+                sys.exit(f"{URL} does not answer: start the proxy (make run), or set PROXY_URL")
+            case "AuthenticationError":
+                sys.exit(f"PROXY_KEY: {cause}")
+            case "KeyboardInterrupt":
+                sys.exit(130)
+        cause = cause.__cause__ or cause.__context__
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = in_one_line
 
 
 def lines(prompt: str) -> Iterator[str]:

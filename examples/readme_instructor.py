@@ -7,8 +7,8 @@ python examples/readme_instructor.py
 
 from __future__ import annotations
 
+import proxy
 import instructor
-from proxy import MODEL, connect
 from pydantic import BaseModel, Field
 
 
@@ -25,9 +25,9 @@ class Forecast(BaseModel):
 
 
 def main() -> None:
-    client = instructor.from_openai(connect())
+    client = instructor.from_openai(proxy.connect())
     forecast = client.create(
-        model=MODEL,
+        model=proxy.MODEL,
         messages=[{"role": "user", "content": "London: 12 degrees on Monday, 59 °F on Tuesday."}],
         response_model=Forecast,
         max_retries=3,

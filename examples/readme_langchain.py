@@ -7,9 +7,9 @@ python examples/readme_langchain.py
 
 from __future__ import annotations
 
+from proxy import KEY, MODEL, URL
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
-from proxy import KEY, MODEL, URL
 from pydantic import BaseModel
 
 

@@ -7,10 +7,10 @@ python examples/readme_langgraph.py
 
 from __future__ import annotations
 
+from proxy import KEY, MODEL, URL
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from proxy import KEY, MODEL, URL
 
 
 def get_weather(location: str) -> dict[str, float]:

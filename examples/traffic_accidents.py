@@ -49,4 +49,4 @@ def road(chance: random.Random) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    write_csv(Path(sys.argv[1]))
+    write_csv(Path(sys.argv[1] if len(sys.argv) > 1 else "traffic_accidents.csv"))

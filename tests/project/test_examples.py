@@ -19,6 +19,7 @@ import pytest
 
 from sandbox.fences import probes
 from tests.support.consoles import EXAMPLES, run_example
+from tests.support.processes import free_port
 from tests.support.scripted import Reply, ScriptedUpstream
 
 _PROBLEM = probes.problem()
@@ -154,6 +155,31 @@ def test_the_readmes_transcript_is_what_a_run_shows(
 @pytest.mark.parametrize("script", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
 def test_the_readme_tells_of_every_script(script: str) -> None:
     assert f"]({script})" in README
+
+
+@pytest.mark.parametrize("script", ["approval.py", "cookbook.py", "demo.py", "function_tools.py"])
+def test_an_example_without_a_proxy_says_so_in_one_line(tmp_path: Path, script: str) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *([] if script == "cookbook.py" else [url])],
+        cwd=tmp_path,
+        env={**os.environ, "PROXY_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    way_out = "does not answer: start the proxy (make run), or set PROXY_URL"
+    assert (ended.returncode, ended.stderr) == (1, f"{url} {way_out}\n")
+
+
+def test_an_example_without_its_package_names_it(tmp_path: Path) -> None:
+    """Without site-packages, as for a python that is not the environment's."""
+    script = EXAMPLES / "discord_bot.py"
+    command = [sys.executable, "-S", str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    way_out = f"`pip install --group examples`, or what {script} begins with"
+    assert (ended.returncode, ended.stderr) == (1, f"No module named 'discord': {way_out}\n")
 
 
 # 1. The cookbook
