@@ -1,8 +1,9 @@
 """Threads: conversations that the proxy holds, so that a client sends only its new messages.
 
 A thread is stored under the id of its latest reply. Each reply can be continued once: its record then only
-says so, and the thread is stored under the next reply's id. A client that gets `thread_not_found` or
-`thread_already_continued` sends the whole conversation again, as Anthropic's SDKs do by themselves.
+says so, and the thread is stored under the next reply's id. A client that gets `thread_not_found`,
+`thread_already_continued` or `thread_continue_in_flight` sends the whole conversation again, as Anthropic's
+SDKs do by themselves.
 
 The shapes follow the types of Anthropic's SDK (its thread parameters and error details).
 Knows nothing of HTTP.
@@ -11,6 +12,7 @@ Knows nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,10 +30,12 @@ from emulator.storage.key_value import (
     StoreFailed,
     store_failures,
 )
+from emulator.storage.key_value.leases import LeaseTaken, exclusive_lease
 
 log = structlog.get_logger()
 
 _MAX_ID = 128
+_PLACE = "thread.previous_message_id"
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,33 @@ class Threads:
     def saved(
         self, client: str, joined: MessagesRequest, events: Iterator[Json | UpstreamAccepted]
     ) -> Iterator[Json | UpstreamAccepted]:
-        """Pass on the events of a message; store the thread before its client receives the last one."""
+        """Pass on the events of a message; store the thread before its client receives the last one.
+
+        Raises `BadRequest` first if another request continues the thread from the same reply, or has done so.
+        """
         received: list[Json] = []
-        for event in events:
-            if not isinstance(event, UpstreamAccepted):
-                received.append(event)
-                if event["type"] == "message_stop":
-                    self._save(client, joined, collect(received))
-            yield event
+        with self._continuation(client, joined):
+            for event in events:
+                if not isinstance(event, UpstreamAccepted):
+                    received.append(event)
+                    if event["type"] == "message_stop":
+                        self._save(client, joined, collect(received))
+                yield event
+
+    @contextmanager
+    def _continuation(self, client: str, joined: MessagesRequest) -> Iterator[None]:
+        previous = joined.thread.previous_message_id if joined.thread else None
+        if not previous or self.store is None:
+            yield
+            return
+        lease = f"thread_lease:{_name(client, previous)}"
+        try:
+            with store_failures("Threads cannot be used"), exclusive_lease(self.store, lease, 0):
+                self._find(client, previous)
+                yield
+        except LeaseTaken as error:
+            message = f"{_PLACE}: another request continues the thread from this message."
+            raise BadRequest(message, _PLACE, "thread_continue_in_flight") from error
 
     @cached_property
     def _records(self) -> Records[StoredThread]:
@@ -96,12 +119,11 @@ class Threads:
         if len(key) <= _MAX_ID:
             with store_failures("Threads cannot be read"):
                 stored = self._records.get(_name(client, key))
-        place = "thread.previous_message_id"
         if stored is None:
-            raise NotFound(f"{place}: no thread with this message.", place, "thread_not_found")
+            raise NotFound(f"{_PLACE}: no thread with this message.", _PLACE, "thread_not_found")
         if stored.continued:
-            message = f"{place}: the thread has been continued from this message already."
-            raise BadRequest(message, place, "thread_already_continued")
+            message = f"{_PLACE}: the thread has been continued from this message already."
+            raise BadRequest(message, _PLACE, "thread_already_continued")
         return stored
 
     def _save(self, client: str, joined: MessagesRequest, reply: Json) -> None:

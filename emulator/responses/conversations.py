@@ -7,7 +7,8 @@ processes and replicas. Knows nothing of HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from emulator.errors import BadRequest, NotFound
 from emulator.events import new_id
 from emulator.responses.items import MAX_ITEMS, Json, quoted
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, store_failures
+from emulator.storage.key_value.leases import LeaseTaken, exclusive_lease
 
 log = structlog.get_logger()
 
@@ -81,6 +83,28 @@ class Conversations:
     def add(self, client: str, key: str, items: Sequence[Json]) -> StoredConversation:
         """Raises `NotFound`, `StoreUnavailable`, or `BadRequest` if the conversation becomes too large."""
         return self._changed(client, key, lambda old: replace(old, items=[*old.items, *items]))
+
+    @contextmanager
+    def turn(self, client: str, key: str, items: Sequence[Json]) -> Iterator[None]:
+        """The conversation for one response alone, which was asked for after ``items``.
+
+        Raises `BadRequest` with OpenAI's code ``conversation_locked`` if another response works on it or has
+        added its turn meanwhile; `NotFound`, `StoreUnavailable`.
+        """
+        message = "Another request works on this conversation. Retry in a few seconds."
+        locked = BadRequest(message, "conversation", "conversation_locked")
+        assert self.store is not None
+        lease = f"conversation_lease:{client}:{key}"
+        try:
+            with (
+                store_failures("The conversation cannot be used"),
+                exclusive_lease(self.store, lease, 0),
+            ):
+                if len(self.get(client, key).items) != len(items):
+                    raise locked
+                yield
+        except LeaseTaken:
+            raise locked from None
 
     def remove(self, client: str, key: str, item_id: str) -> StoredConversation:
         """Raises as `add`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -113,6 +114,9 @@ class ResponseFront:
             save = self._save_in_conversation(save, client, request.conversation, input_items)
         if save is not _do_not_save:
             events = _saved_before_end(save, events)
+        if request.conversation is not None:
+            turn = self.conversations.turn(client, request.conversation, read.history)
+            events = _within(turn, events)
         return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
 
     def _save_in_conversation(
@@ -204,6 +208,11 @@ def _saved_before_end(save: Callable[[Json], None], events: StreamEvents) -> Str
         if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
             save(event["response"])
         yield event
+
+
+def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:
+    with turn:
+        yield from events
 
 
 def last(events: StreamEvents) -> Json:

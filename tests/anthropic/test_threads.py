@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import anthropic
@@ -141,6 +143,32 @@ def test_a_thread_that_cannot_be_continued_is_an_error_that_clients_know(
     place = r"messages\.0\.content\.0\.text"
     with pytest.raises(anthropic.BadRequestError, match=place):
         go_on(claude, begin(claude).id, [{"role": "user", "content": [{"type": "text"}]}])
+
+
+def test_one_request_at_a_time_continues_a_thread(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream
+) -> None:
+    """Both succeeded, and the thread had lost one of the two turns."""
+    asked, refused = Event(), Event()
+
+    def slow(_: Any) -> str:
+        asked.set()
+        assert refused.wait(20)
+        return "Hello again."
+
+    upstream.reply("Hello.", slow)
+    first = begin(claude)
+    with ThreadPoolExecutor(1) as other:
+        second = other.submit(go_on, claude, first.id)
+        assert asked.wait(20)
+        with pytest.raises(anthropic.BadRequestError) as error:
+            go_on(claude, first.id)
+        refused.set()
+        assert second.result().content[0].text == "Hello again."
+    assert error.value.error_code == "thread_continue_in_flight"
+    with pytest.raises(anthropic.BadRequestError) as again:
+        go_on(claude, first.id)
+    assert again.value.error_code == "thread_already_continued"
 
 
 def test_a_client_reaches_only_its_own_threads(

@@ -6,8 +6,10 @@ import json
 import random
 import sqlite3
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import openai
@@ -162,3 +164,29 @@ def test_garbage_in_the_store_is_not_found_and_never_a_failure_of_the_proxy(
 
 def kept_as_rows(values: Iterable[tuple[str, bytes]]) -> list[tuple[bytes, str]]:
     return [(value, key) for key, value in values]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_response_at_a_time_works_on_a_conversation(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    """Both succeeded, and each knew nothing of the other's turn. OpenAI answers the second with this code."""
+    made = client.conversations.create(items=[ADA])
+    asked, refused = Event(), Event()
+
+    def slow(_: Any) -> str:
+        asked.set()
+        assert refused.wait(20)
+        return "Hello."
+
+    upstream.reply(slow, "Hello again.")
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(client.responses.create, model="m", input="Hi.", conversation=made.id)
+        assert asked.wait(20)
+        with pytest.raises(openai.BadRequestError) as error:
+            client.responses.create(model="m", input="Hi.", conversation=made.id, stream=stream)
+        refused.set()
+        assert first.result().output_text == "Hello."
+    assert (error.value.code, error.value.param) == ("conversation_locked", "conversation")
+    assert client.responses.create(model="m", input="Hi.", conversation=made.id).output_text
+    assert len(client.conversations.items.list(made.id).data) == 5
