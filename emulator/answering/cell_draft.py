@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from emulator import traces
+from emulator.answering.block_intent import IntentJudge
+from emulator.answering.intent import Intent
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.quotations import Quotations, quoted_parts
@@ -37,7 +39,7 @@ from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import Program
 from emulator.programs.saved import SavedProgram
 from emulator.reading.openings import FENCES
-from emulator.reading.readers import READERS, Statement, Unreadable
+from emulator.reading.readers import READERS, Statement, Unreadable, used_tools
 from emulator.reading.tool_names import cached_tool_names
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
@@ -59,8 +61,12 @@ class _Block:
     in_a_row: bool
     before: str = ""
     id: str = ""
-    """The id of the cell, if the fence says Python: then its code is streamed."""
+    """The id of the cell, if its code is streamed: the fence says Python, and no words say "example"."""
     text: list[str] = field(default_factory=list)
+
+    @property
+    def raw(self) -> str:
+        return "".join(self.pieces)
 
 
 class CellDraft:
@@ -69,15 +75,20 @@ class CellDraft:
     def __init__(
         self,
         draft: ProgramDraft,
+        judge: IntentJudge,
         session: InterpreterSession,
         toolset: Toolset,
         quotations: Quotations,
         order: Order,
     ) -> None:
         self._draft = draft
+        self._judge = judge
         self._order = order
         self._quotations = quotations
         self._quoted: list[str] = []
+        self._doubtful: list[str] = []
+        self._unsettled: tuple[_Block, str] | None = None
+        """A block whose code calls tools that act, and the code. It waits for the words after it."""
         self._session = session
         self._toolset = toolset
         self._block: _Block | None = None
@@ -100,10 +111,22 @@ class CellDraft:
 
     @property
     def is_unsettled(self) -> bool:
-        return self._draft.is_unsettled
+        return self._unsettled is not None or self._draft.is_unsettled
 
     def settle(self, after: str) -> Iterator[AnswerEvent | str]:
-        return self._draft.settle(after)
+        if self._unsettled is None:
+            yield from self._draft.settle(after)
+            return
+        (block, code), self._unsettled = self._unsettled, None
+        intent = self._judge.judge_cell(block.before, self._tools(code), after)
+        if intent is Intent.MEANT:
+            yield from self._accept(block, code)
+            return
+        if block.id:
+            yield CodeFinished("incomplete")
+        if intent is Intent.DOUBTFUL:
+            self._doubtful.append(code)
+        yield block.raw
 
     @property
     def has_open_call(self) -> bool:
@@ -117,6 +140,8 @@ class CellDraft:
     def verdict(self) -> Verdict | None:
         if self._cell_verdict is None and self._quoted and not self.calls:
             return UnusableReply("quoted", {"quoted": self._quoted})
+        if self._cell_verdict is None and self._doubtful and not self.calls:
+            return UnusableReply("doubtful", {"quoted": self._doubtful})
         return self._cell_verdict or self._draft.verdict
 
     @property
@@ -147,7 +172,8 @@ class CellDraft:
         self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
         self._block = _Block(dialect, [raw], in_a_row, before)
-        if dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS:
+        labelled = dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS
+        if labelled and self._judge.judge_cell(before, ()) is Intent.MEANT:
             self._block.id = self._id = new_id(PREFIX)
             self.has_code = True
             yield CodeStarted(self._id, self._session.container.id)
@@ -174,24 +200,47 @@ class CellDraft:
             yield CodeFinished("incomplete")
             yield from self._pass_on(block, text)
         elif block.id:
-            self._code = text
-            record_block(block.dialect, block.pieces, ())
+            yield from self._wait_or_accept(block, text)
         elif cut_off or (code := self._as_cell(block, text)) is None:
             yield from self._pass_on(block, text, cut_off=cut_off)
-        elif self._quotes(text) or self._quotes(code):
-            yield "".join(block.pieces)
+        elif (
+            self._quotes(text)
+            or self._quotes(code)
+            or self._judge.judge_cell(block.before, ()) is Intent.SHOWN
+        ):
+            yield block.raw
         else:
-            self._code, self._id, self.has_code = code, new_id(PREFIX), True
-            record_block(block.dialect, block.pieces, ())
+            yield from self._wait_or_accept(block, code)
+
+    def _wait_or_accept(self, block: _Block, code: str) -> Iterator[AnswerEvent]:
+        self.has_code = False
+        if self._judge.acts(self._tools(code)):
+            self._unsettled = block, code
+        else:
+            yield from self._accept(block, code)
+
+    def _accept(self, block: _Block, code: str) -> Iterator[AnswerEvent]:
+        """The block is the cell."""
+        self._code, self.has_code = code, True
+        record_block(block.dialect, block.pieces, ())
+        if not block.id:
+            self._id = new_id(PREFIX)
             yield CodeStarted(self._id, self._session.container.id)
             yield CodeDelta(code)
+
+    def _tools(self, code: str) -> set[str]:
+        """The Python names of the offered functions that the code calls."""
+        try:
+            return set(used_tools(code, self._draft.names))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return set()
 
     def _pass_on(
         self, block: _Block, text: str, *, cut_off: bool = False
     ) -> Iterator[AnswerEvent | str]:
         """The block is no cell."""
         yield from self._draft.start_block(
-            block.dialect, "".join(block.pieces), in_a_row=block.in_a_row, before=block.before
+            block.dialect, block.raw, in_a_row=block.in_a_row, before=block.before
         )
         yield from self._draft.feed(text, "")
         yield from self._draft.end_block("", cut_off=cut_off)

@@ -41,7 +41,8 @@ class DraftBlock:
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
-    is_quoted: bool = False
+    quoted: list[str] = field(default_factory=list)
+    """Its quoted statements, or its text, about which the model is asked (`quotations`)."""
     before: str = ""
     """The words before the block."""
     tools: set[str] = field(default_factory=set)
@@ -59,6 +60,10 @@ class DraftBlock:
     def is_committed(self) -> bool:
         """Whether a call of the block is sent while the model writes it: nothing after that can stop it."""
         return self.early is not None and self.early.started is not None
+
+    @property
+    def is_quoted(self) -> bool:
+        return bool(self.quoted)
 
     @property
     def raw(self) -> str:
@@ -88,14 +93,23 @@ class DraftBlock:
     def intent_before(self) -> Intent | None:
         return intent_before(self.before)
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether blocks of this syntax are often content."""
+        return self.dialect == "python" or self.dialect in _AMBIGUOUS
+
     def means_a_call(self, names: Collection[str]) -> bool:
         """Return True if unreadable text was meant to call one of the offered functions."""
         if self.dialect != "python":
             return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
+        return bool(self.mentioned_tools(names))
+
+    def mentioned_tools(self, names: Collection[str]) -> set[str]:
+        """The Python names of the offered functions that the text seems to call."""
         offered = ToolNames.of(names)
-        return any(
-            offered.find(call["name"]) and not call["defined"] for call in _CALL.finditer(self.raw)
-        )
+        calls = _CALL.finditer(self.raw)
+        found = {offered.find(call["name"]) for call in calls if not call["defined"]}
+        return {name for name in found if name}
 
     def added_to(self, program: Program) -> Program | None:
         """The program with this block appended; None if the block only repeats the program.

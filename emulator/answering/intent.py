@@ -52,7 +52,8 @@ _ANNOUNCES = _words(
     r"|following|including|regarding|considering|nothing|something|anything|everything|during"
     r"|string|thing|bring)\b)"
     r"[a-z]+ing\b[^?]*$",
-    r"\b(?:ich werde|lass mich|je vais|voy a|déjame|vou)\b|我来|我将|让我",
+    r"\b(?:ich werde|lass mich|ich \w+e (?:\w+ \w+ )?(?:nun|jetzt)|(?:nun|jetzt|zuerst|dann) \w+e ich"
+    r"|je vais|voy a|déjame|vou)\b|我(?:来|将|先|现在|马上|这就)|让我",
 )
 #: The user decides, or the model refuses: an announcement in the same sentence waits for that.
 _WAITS = _words(
@@ -88,11 +89,12 @@ _WAITS = _words(
     rf"|should not be|must not be) "
     r"(?:actually )?(?:be )?(?:run|executed|called|sent|invoked)\b|\bnot (?:meant|intended"
     r"|supposed) to be (?:run|executed|called)\b",
-    r"\b(?:nicht ausführen|soll ich|möchten sie|möchtest du|willst du|n'exécutez pas"
-    r"|ne pas exécuter|voulez-vous"
-    r"|souhaitez-vous|dois-je|veux-tu|no (?:lo )?ejecut\w+|quieres que|desea que|não execut\w+"
-    r"|quer que eu|deseja que)\b"
-    r"|不要(?:运行|执行)|请勿|要我|是否需要我|実行しないで|実行しますか",
+    r"\bnicht aus(?:ge)?führ|\b(?:soll ich|möchten sie|möchtest du|willst du|bescheid"
+    r"|n'exécutez pas|pas (?:encore )?exécut\w+|voulez-vous|souhaitez-vous|dois-je|veux-tu|dis-moi|dites-moi"
+    r"|no (?:l[oa] )?(?:he |ha )?ejecut\w+|quieres que|desea que|de acuerdo|avísame"
+    r"|não execut\w+|quer que eu|deseja que)\b"
+    r"|不要(?:运行|执行)|[未没]有?(?:真正|实际)?(?:运行|执行)|请(?:先)?确认|是否(?:继续|需要我)|请勿|要我"
+    r"|実行しないで|実行しますか",
 )
 _EXAMPLE = (
     r"\b(?:as an example|an example (?:of|call|:)|another example|example (?:usage|call|code|of"
@@ -106,15 +108,22 @@ _EXAMPLE = (
     r"|por exemplo|exemplo"
     r"|ad esempio|esempio|bijvoorbeeld)\b|例如|比如|示例|例えば|например"
 )
+_ANYONE = r"(?:I|you|we|one|users?|people|developers?|someone|somebody)"
 #: The block is an example, or something that somebody could do.
 _SHOWS = _words(
     _EXAMPLE,
     r"\b(?:looks?|look) (?:something )?like(?: this| so| that| the following)?\s*:"
     r"|\blooks? like (?:this|so)\b"
     r"|\b(?:would|could|might) look\b",
-    rf"\b(?:you|one|users?|people|developers?|someone|somebody)(?:'d| would| could"
-    rf"| might) (?:\w+ )?(?:use|write|make|{_DO})\b"
-    rf"|\bI(?:'d| would| could) (?:\w+ )?(?:use|write|make|propose|suggest|{_DO})\b",
+    rf"\b{_ANYONE}(?: could| might) (?:\w+ )?(?:use|write|make|{_DO})\b"
+    rf"|\b{_ANYONE}(?:'d| would) (?!(?:not|like|love|rather|better|appreciate|say|expect|guess|think"
+    r"|need|want|have|be)\b)\w+",
+    r"\b(?:I (?:\w+ )?(?:recommend|suggest|propose|advise)|my (?:suggestion|proposal|recommendation))\b"
+    r"|\byou\b[^.]{1,40}\b(?:yourself|manually)\b|\bfor (?:your )?(?:reference|records)\b|\byou wrote\b",
+    r"\bsuch as:?$|\broughly:$|\b(?:it|function|tool) (?:expects|takes|accepts) [^.]*:$",
+    r"\b(?:würde|könnte)(?:n|st|t)?\b|\bmein vorschlag\b|\bempfehle\b"
+    r"|\b(?:har|usar|ejecutar|borrar|llamar|enviar|podr|deber)ía(?:s|mos|n)?\b|\bmi propuesta\b"
+    r"|\b(?:recomiendo|sugiero)\b|\b(?:fer|utiliser|exécuter|pourr|devr)ai[st]\b|我?建议",
     r"\b(?:syntax|format|signature)(?: (?:of|for) [^.:]{1,40})? (?:is|would be)\b|\bpseudo-?code\b",
     r"\b(?:here's|here is|this is) how\b|\bhow (?:you|one) (?:would|could|can|should|might)\b|^how to\b",
     rf"\b(?:this|it|that) (?:would|could|might) {_DO}\b",
@@ -142,7 +151,9 @@ _HINTS = _words(
     r"|\balternatively\b",
     r"\b(?:is|are|'s|was) (?:very |extremely )?(?:dangerous|unsafe|harmful|malicious|destructive)\b",
     r"\b(?:is|are|lies|was) (?:in (?:this|the following)|here)\b[^.]*:$",
-    r"\b(?:sie können|du kannst|man kann|vous pouvez|tu peux|on peut|puedes?|você pode|puoi|si può)\b"
+    r"\byour (?:original |own )?(?:code|version|snippet|function|script)\b[^.]*:$",
+    r"\b(?:sie können|du kannst|man kann|können sie|kannst du|kann man|vous pouvez|tu peux|on peut"
+    r"|puedes?|você pode|puoi|si può)\b"
     r"|可以(?:这样|用|使用|通过|调用)|[您你]可以",
     r"\bI(?:'ve| have)? (?:just |already )?(?:ran|used|called|executed|\w+ed [^.:]{1,60} (?:with|using|by))\b"
     r"[^.]*:$",
@@ -158,10 +169,14 @@ _SHOWS_AFTER = _words(
     r"|^(?:then |and |please |just |simply )?(?:save|run|execute|copy|paste) (?:this|it|the (?:code"
     r"|script|file|above)) "
     r"(?:as|in|to|with|using|by|like|from|into)\b",
+    r"^(?:bitte )?ersetzen? (?:sie )?\w+|^(?:luego )?(?:reemplaz|sustituy)\w+|^remplacez? \w+"
+    r"|^请?(?:把|将)?[^。]{0,30}(?:换成|替换|改成|改为)",
 )
 _EXPECTS = re.compile(r"^(?:the )?expected (?:output|outcome|result|response)\b", re.IGNORECASE)
 #: "I'll write it so that you can read it" announces a call.
 _PURPOSE = re.compile(r"\bso (?:that )?(?:you|we|one) (?:can|could|may)\b", re.IGNORECASE)
+_OPEN = re.compile(r"[^\W\d_][*_)\]`\"”]{0,4}\s*\Z")
+_LOWER_CASE = re.compile(r"\s*(?:\W\s*)?[a-zà-ÿ]")
 _FURTHER = _words(
     r"\b(?:anything else|something else|another|also|help(?: you)? with|more|other|next)\b"
 )
@@ -193,6 +208,11 @@ def intent_before(words: str) -> Intent | None:
         if sentence is last and _HINTS.search(text):
             return Intent.DOUBTFUL
     return None
+
+
+def continues_sentence(before: str, after: str) -> bool:
+    """Return True for "The call ... removes the folder.": a block within a sentence is mentioned."""
+    return bool(_OPEN.search(before) and _LOWER_CASE.match(after))
 
 
 def intent_after(words: str, *, acts: bool) -> Intent:

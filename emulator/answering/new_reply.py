@@ -30,17 +30,18 @@ def new_reply(
     required = state.call_policy.required
     # The model is asked once about calls that it repeats. They are valid: if it repeats them, they are sent.
     asks = not state.attempt and settings.repair_attempts
+    judge = IntentJudge(
+        request.toolset,
+        state.conversation,
+        required,
+        constrained=state.constrained,
+        confirmed=state.doubt_questioned,
+    )
     program = ProgramDraft(
         ProgramRuns(
             driver, seed=seed, repeated_calls=repeated_calls(chat.messages) if asks else ()
         ),
-        IntentJudge(
-            request.toolset,
-            state.conversation,
-            required,
-            constrained=state.constrained,
-            confirmed=state.doubt_questioned,
-        ),
+        judge,
         state.quotations,
         stream_calls="block" if chat.shows_programs else settings.stream_calls,
         stream_arguments=bool(chat.stream),
@@ -49,7 +50,7 @@ def new_reply(
     draft: CodeDraft = program
     if state.session is not None:
         order = "strict" if driver.one_at_a_time else driver.order
-        draft = CellDraft(program, state.session, request.toolset, state.quotations, order)
+        draft = CellDraft(program, judge, state.session, request.toolset, state.quotations, order)
     hold = bool(state.attempt) or required or request.answer_format is not None
     return ReplyReader(
         draft,

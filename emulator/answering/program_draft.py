@@ -79,7 +79,9 @@ class ProgramDraft:
         self._unsettled: DraftBlock | None = None
         self._suspect: DraftBlock | None = None
         """The block whose only fault is that it repeats earlier calls."""
+        self._quoted: list[str] = []
         self._doubtful: list[str] = []
+        self._doubtful_faults: list[Diagnostic] = []
         self._shown_after_calls = False
         self._last_dialect = "python"
         self._written = ""
@@ -135,7 +137,7 @@ class ProgramDraft:
     @property
     def verdict(self) -> Verdict | None:
         """None if the reply has no code."""
-        quoted, output = self._reader.quoted, self._runs.output
+        quoted, output = self._quoted, self._runs.output
         if self.calls:
             return FinalReply()
         if self.diagnostics:
@@ -143,14 +145,15 @@ class ProgramDraft:
         if self.truncated_block:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
         if quoted and not self.has_code:
-            return UnusableReply("quoted", {"quoted": quoted, "shown": True})
+            return UnusableReply("quoted", {"quoted": quoted})
         if self._doubtful and not self.has_code:
-            return UnusableReply("doubtful", {"quoted": self._doubtful})
+            faults = {"diagnostics": self._doubtful_faults}
+            return UnusableReply("doubtful", {"quoted": self._doubtful, **faults})
         return UnusableReply("output", {"diagnostics": output}) if self.has_code else None
 
     def saved_program(self) -> SavedProgram | None:
         """The program to resume when its results arrive; None if it was not read to its end."""
-        unread = self.truncated_block or self._reader.quoted or self._shown_after_calls
+        unread = self.truncated_block or self._quoted or self._shown_after_calls
         if unread or not self.calls:
             return None
         failure = render(self.diagnostics)
@@ -230,7 +233,9 @@ class ProgramDraft:
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
         self._unsettled = block
-        if cut_off or block.is_committed or block.is_quoted or not self._judge.acts(block.tools):
+        unclear = block.is_quoted or (block.error and block.means_a_call(self.names))
+        waits = unclear or self._judge.acts(block.tools)
+        if cut_off or block.is_committed or not waits:
             yield from self.settle("", cut_off=cut_off)
 
     def settle(self, after: str, *, cut_off: bool = False) -> Iterator[AnswerEvent | str]:
@@ -238,12 +243,16 @@ class ProgramDraft:
         block, self._unsettled = self._unsettled, None
         if block is None:
             return
-        intent = Intent.MEANT if block.is_quoted else self._judge.judge(block, after)
-        doubtful = intent is Intent.DOUBTFUL and self._judge.acts(block.tools)
-        if (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
-            yield self._show(block, doubtful=doubtful)
+        intent = self._judge.judge(block, after)
+        means_call = block.is_program or block.means_a_call(self.names)
+        unreadable = block.error and means_call and not cut_off
+        doubtful = intent is Intent.DOUBTFUL and (unreadable or self._judge.acts(block.tools))
+        if block.is_quoted and intent is not Intent.SHOWN:
+            self._quoted += block.quoted
+        elif (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
+            yield self._show(block, doubtful=bool(doubtful))
             return
-        if block.error and not cut_off and (block.is_program or block.means_a_call(self.names)):
+        if unreadable:
             self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
@@ -292,6 +301,7 @@ class ProgramDraft:
         self._shown_after_calls |= block.has_run
         if doubtful:
             self._doubtful.append(block.inner.strip())
+            self._doubtful_faults += block.error.diagnostics if block.error else ()
         return block.as_python if self._judge.constrained else block.raw
 
     # The program

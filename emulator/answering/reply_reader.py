@@ -18,7 +18,6 @@ from emulator.answering.continuation import Continuation
 from emulator.answering.intent import MAX_AFTER, MAX_BEFORE, promises_call
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose
-from emulator.answering.quotations import attributes
 from emulator.answering.recording import record_reply, record_shown
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
@@ -82,9 +81,6 @@ class ReplyReader:
         )
         self._reasoning: list[str] = []
         self._afterword = ""
-        self._before_block: str | None = None
-        self._words_since: list[str] = []
-        """The prose since the reply's start or its last block."""
         self._before = self._words_before_last = ""
         """The words since the last block, and before it."""
         self._after = ""
@@ -130,11 +126,7 @@ class ReplyReader:
             yield from self._recover()
         self.done = True
         yield from self.draft.finish()
-        if (
-            self._draft_verdict is None
-            and not self.draft.has_code
-            and not self._call_policy.required
-        ):
+        if not (self.draft.verdict or self.draft.has_code or self._call_policy.required):
             yield from self._answer(self.prose.close(), cut_off=cut_off)
 
     def release_prose(self) -> Iterator[AnswerEvent]:
@@ -150,7 +142,7 @@ class ReplyReader:
 
     @property
     def verdict(self) -> Verdict:
-        if (verdict := self._draft_verdict) is not None:
+        if (verdict := self.draft.verdict) is not None:
             return verdict
         if self._misformed:
             return UnusableReply("format", {"diagnostics": self._misformed})
@@ -161,19 +153,6 @@ class ReplyReader:
         if self.draft.names and promises_call(self.prose.sent):
             return UnusableReply("promised", {"names": self._names()})
         return FinalReply()
-
-    @property
-    def _draft_verdict(self) -> Verdict | None:
-        """The draft's verdict; None if it is a quotation that the words around it attribute."""
-        verdict = self.draft.verdict
-        if (
-            isinstance(verdict, UnusableReply)
-            and verdict.facts.get("shown")
-            and not self._call_policy.required
-            and attributes(self._before_block or "", "".join(self._words_since))
-        ):
-            return None
-        return verdict
 
     def _names(self) -> list[str]:
         return [self._call_policy.name] if self._call_policy.name else self.draft.offered_names
@@ -210,15 +189,11 @@ class ReplyReader:
             case Reasoning(text):
                 yield from self._reason(text)
             case Text(text):
-                self._words_since.append(text)
                 self._before = (self._before + text)[-MAX_BEFORE:]
                 yield from self._words(text)
             case BlockStart(dialect, raw):
                 yield from self._settle()
                 self._has_content = True
-                if self._before_block is None:
-                    self._before_block = "".join(self._words_since)
-                self._words_since.clear()
                 self._in_example = dialect == EXAMPLE
                 before = self._before if self._before.strip() else self._words_before_last
                 self._before, self._words_before_last = "", before

@@ -24,8 +24,6 @@ class StatementReader:
         self._request = request
         self._quotations = quotations
         self.foreign = ForeignStatements()
-        self.quoted: list[str] = []
-        """The quoted calls and blocks, about which the model is asked."""
 
     def feed(self, block: DraftBlock, text: str) -> bool:
         """Read more of a block. Returns True if a new statement calls a tool."""
@@ -37,14 +35,17 @@ class StatementReader:
 
     def close(self, block: DraftBlock) -> None:
         """Read the last statements of a block."""
-        if block.error is not None:
-            return
         try:
-            self._add(block, block.reader.close())
+            if block.error is None:
+                self._add(block, block.reader.close())
         except Unreadable as error:
             block.error = error
-        if block.is_program and block.dialect != "python" and self._quotes_block(block):
-            block.is_quoted, block.is_program = True, False
+        if block.error is not None:
+            block.tools |= block.mentioned_tools(self.names)
+            if self._quotations.contains(block.inner):
+                block.quoted.append(block.inner)
+        if block.is_program and block.dialect != "python" and (quoted := self._quoted(block)):
+            block.quoted, block.is_program = quoted, False
 
     def mark_blanks(self, block: DraftBlock, arguments: Mapping[str, Any]) -> None:
         """Mark the block if one of the arguments, of a call that is not yet complete, is a blank."""
@@ -67,7 +68,9 @@ class StatementReader:
                     dots=bool(block.before.strip()),
                     variables=block.blank_variables,
                 )
-                block.is_quoted |= self._quotes(statement)
+                written = statement.original.strip()
+                if self._quotations.contains_call(statement.source, written):
+                    block.quoted.append(statement.source)
             if block.dialect != "python":
                 self.foreign.add(statement, block)
             if not block.is_quoted:  # statements after a quoted call may need its result
@@ -76,17 +79,8 @@ class StatementReader:
         block.is_program = block.is_program or new
         return new
 
-    def _quotes(self, statement: Statement) -> bool:
-        """Return True if a statement makes a call that is a quotation, and remember it."""
-        quoted = self._quotations.contains_call(statement.source, statement.original.strip())
-        if quoted:
-            self.quoted.append(statement.source)
-        return quoted
-
-    def _quotes_block(self, block: DraftBlock) -> bool:
+    def _quoted(self, block: DraftBlock) -> list[str]:
+        """The text and the statements of a block that is a quotation as a whole."""
         text = block.raw if block.dialect == "command" else block.inner
         sources = [statement.source for statement in block.statements]
-        quoted = self._quotations.contains_block(text, sources)
-        if quoted:
-            self.quoted += [text, *sources]
-        return quoted
+        return [text, *sources] if self._quotations.contains_block(text, sources) else []

@@ -25,9 +25,16 @@ _MAX_ORDER = 600
 _ASKS_FOR_CODE = re.compile(
     r"\bhow (?:do|would|can|could|should) (?:I|you|one|we)\b|\bshow me (?:how|the code|an example"
     r"|a snippet)\b"
-    r"|\bgive me an example\b|\bwhat would\b[^.]{0,80}\b(?:look like|call)\b",
+    r"|\bgive me an example\b|\bwhat would\b[^.]{0,80}\b(?:look like|call)\b"
+    r"|\bwhat (?:should I|json|syntax|format|arguments|parameters|command|call|code)\b"
+    r"|\bwie (?:\w+ )?(?:ich|man)\b|\bcómo (?:se|puedo|podría)\b|\bcomment (?:puis-je|je|on|faire)\b"
+    r"|怎么(?!样|了|回)|[如怎][何样](?![?？。]|$)",
     re.IGNORECASE,
 )
+_ASKS_ABOUT_CODE = re.compile(
+    r"\b(?:review|explain|what|why|wrong|safe|safer|correct|difference)\b", re.IGNORECASE
+)
+_CODE = re.compile(r"```|\w\(")
 _ASKS_FOR_SCRIPT = re.compile(
     r"\b(?:write|create|give|make|generate|provide|need|want|code|show)\b[^.\n]{0,60}\b(?:script"
     r"|program|function"
@@ -109,7 +116,8 @@ class Request:
 
     @cached_property
     def asks_for_code(self) -> bool:
-        return bool(_ASKS_FOR_CODE.search(self._question))
+        about = _CODE.search(self._question) and _ASKS_ABOUT_CODE.search(self._question)
+        return bool(about or _ASKS_FOR_CODE.search(self._question))
 
     @cached_property
     def asks_for_script(self) -> bool:

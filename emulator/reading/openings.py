@@ -97,6 +97,8 @@ _DETECTED: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+_DOCUMENTS = ("Traceback (most recent call last)", 'File "', "diff --git ", "--- ", "@@ ")
+"""What text that is no call begins with."""
 _PATCH_START = re.compile(r"\*\*\* Begin Patch\b|apply_patch\s+<<")
 
 
@@ -107,7 +109,7 @@ def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -
     text = line.strip()
     if is_example(info):
         return EXAMPLE
-    if text.startswith(("Traceback (most recent call last)", 'File "')):
+    if text.startswith(_DOCUMENTS):
         return None
     if names.patch and _PATCH_START.match(text):
         return "patch"

@@ -25,6 +25,7 @@ _KNOWN_MODULES = sys.stdlib_module_names | STUB_MODULES | {"pydantic", "typing_e
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _Imports = ast.Import | ast.ImportFrom
+_PASSIVE = (*_Scope, ast.Import, ast.ImportFrom)
 
 
 class OwnNames:
@@ -43,6 +44,12 @@ class OwnNames:
         """The code needs a terminal, or modules that are not in the standard library."""
         self.has_definitions = False
         """The code defines functions or classes."""
+        self._has_actions = False
+
+    @property
+    def only_defines(self) -> bool:
+        """Whether the code consists of definitions: nothing in it calls a function."""
+        return self.has_definitions and not self._has_actions
 
     @property
     def shadows_tool(self) -> bool:
@@ -56,6 +63,7 @@ class OwnNames:
 
     def _examine(self, statement: ast.stmt) -> None:
         self.has_definitions |= isinstance(statement, _Scope)
+        self._has_actions |= not isinstance(statement, _PASSIVE)
         self._declare(statement)
         self._bound |= set(self._bindings(statement))
         nodes: list[tuple[ast.AST, frozenset[str], bool]] = [(statement, frozenset(), False)]
