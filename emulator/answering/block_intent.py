@@ -34,6 +34,8 @@ from emulator.answering.user_request import Request
 from emulator.programs import validate
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.openings import names_call
+from emulator.reading.tool_names import cached_tool_names
 from emulator.tools.effects import Effect
 from emulator.tools.toolset import Toolset
 
@@ -72,7 +74,7 @@ class IntentJudge:
         doubts = self._doubts(block)
         shown = block.intent_before is Intent.SHOWN or self._withholds(block.tools)
         shown = shown and block.intent_before is not Intent.MEANT
-        shown = shown or (len(doubts) > 1 and self.acts(block.tools))
+        shown = shown or (len(doubts) > 1 and (self.acts(block.tools) or self._shown_call))
         return self._bounded(Intent.SHOWN if shown else Intent(bool(doubts)))
 
     def judge(self, block: DraftBlock, after: str) -> Intent:
@@ -103,15 +105,18 @@ class IntentJudge:
         unknown = validate.unknown_calls(Program(tuple(block.statements)), self.toolset)
         own = block.own_names
         is_script = own is not None and (own.has_definitions or own.is_script)
-        is_attempt = block.dialect != "python" or (
-            any(one.near for one in unknown) and not (is_script or block.is_session)
-        )
+        if block.dialect == "json":
+            is_attempt = names_call(block.inner, cached_tool_names(self.toolset.names))
+        else:
+            is_attempt = block.dialect != "python" or (
+                any(one.near for one in unknown) and not (is_script or block.is_session)
+            )
         return [one.diagnostic for one in unknown] if self.required or is_attempt else []
 
     def remember_shown(self, block: DraftBlock) -> None:
         """Later blocks may use what a shown block defines, and are likely to be shown too."""
         self._shown = True
-        self._shown_call |= block.is_program or bool(block.tools)
+        self._shown_call |= bool(block.tools) and not block.is_quoted
         if block.own_names is not None:
             self._defined |= block.own_names.defined
 
@@ -141,6 +146,8 @@ class IntentJudge:
     def _doubts(self, block: DraftBlock) -> list[str]:
         """Why the block may be content. An announcement outweighs all that its code does not say."""
         own, request, words = block.own_names, self.request, block.before.strip()
+        # Both are only words: together they are one doubt.
+        hint, asked = block.intent_before, words and request.asks_for_words
         follows_code = self._shown or "```" in block.before
         code = {
             "its label names another language": _FOREIGN_LABEL.match(block.pieces[0]),
@@ -151,10 +158,10 @@ class IntentJudge:
             "it appears in an earlier message": block.is_quoted,
         }
         context = {
-            "the words before it": block.intent_before,
+            "the words before it": hint,
+            "the user asks a question": asked and not hint,
             "it follows code that is shown": follows_code,
             "it follows a call that is shown": self._shown_call,
-            "the user asks for code": words and request.asks_for_code,
             "it cannot be read": words and block.error and block.is_ambiguous,
         }
         found = code if block.intent_before is Intent.MEANT else code | context

@@ -11,6 +11,7 @@ from emulator.answering.early_call import EarlyCall
 from emulator.answering.intent import Intent, intent_before
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
+from emulator.reading.openings import begins_with_call
 from emulator.reading.own_names import OwnNames
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
@@ -94,6 +95,10 @@ class DraftBlock:
         return intent_before(self.before)
 
     @property
+    def is_labelled(self) -> bool:
+        return bool(self.pieces[0].strip("`~ \t\r\n"))
+
+    @property
     def is_ambiguous(self) -> bool:
         """Whether blocks of this syntax are often content."""
         return self.dialect == "python" or self.dialect in _AMBIGUOUS
@@ -102,6 +107,10 @@ class DraftBlock:
         """Return True if unreadable text was meant to call one of the offered functions."""
         if self.dialect != "python":
             return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
+        if not (
+            self.statements or self.is_labelled or begins_with_call(self.inner, ToolNames.of(names))
+        ):
+            return False  # without a label it may be any language
         return bool(self.mentioned_tools(names))
 
     def mentioned_tools(self, names: Collection[str]) -> set[str]:

@@ -69,7 +69,8 @@ _WAITS = _words(
     r"\b(?:once|after|when|as soon as|if|in case) you(?:'d|'ve|'re)? (?:have |are |would "
     r"|really )?(?:confirm|agree"
     r"|approve|say|want|like|wish|prefer|tell|ready|give|ok|okay|sure|happy|let|reply|answer)",
-    r"\b(?:say|reply|answer|respond|type)(?: with)? (?:yes|ok|okay|go|the word)\b|\btell me to\b"
+    r"\b(?:say|reply|answer|respond|type)(?: with)? (?:yes|ok|okay|go|the word)\b"
+    r"|\btell me (?:to|when|if)\b"
     r"|\blet me know (?:if|when|once|whether|before)\b"
     r"[^.]{0,80}\b(?:run|execute|proceed|go ahead|ok|okay|approve|confirm|continue|should|want me"
     r"|like me)\b",
@@ -93,7 +94,7 @@ _WAITS = _words(
     r"|n'exécutez pas|pas (?:encore )?exécut\w+|voulez-vous|souhaitez-vous|dois-je|veux-tu|dis-moi|dites-moi"
     r"|no (?:l[oa] )?(?:he |ha )?ejecut\w+|quieres que|desea que|de acuerdo|avísame"
     r"|não execut\w+|quer que eu|deseja que)\b"
-    r"|不要(?:运行|执行)|[未没]有?(?:真正|实际)?(?:运行|执行)|请(?:先)?确认|是否(?:继续|需要我)|请勿|要我"
+    r"|不要(?:运行|执行)|[未没]有?(?:真正|实际)?(?:运行|执行)|请(?:先)?确认|确认后|[以行好对]吗|是否(?:继续|需要我)|请勿|要我"
     r"|実行しないで|実行しますか",
 )
 _EXAMPLE = (
@@ -106,7 +107,7 @@ _EXAMPLE = (
     r"|\bexamples?\s*:|^example\b|^for (?:example|instance)\b|\bfor (?:example|instance)\b.*:$"
     r"|\b(?:zum beispiel|beispiel|beispielsweise|par exemple|exemple|por ejemplo|ejemplo"
     r"|por exemplo|exemplo"
-    r"|ad esempio|esempio|bijvoorbeeld)\b|例如|比如|示例|例えば|например"
+    r"|ad esempio|esempio|bijvoorbeeld)\b|例如|比如|示例|例子|举例|例えば|например"
 )
 _ANYONE = r"(?:I|you|we|one|users?|people|developers?|someone|somebody)"
 #: The block is an example, or something that somebody could do.
@@ -130,7 +131,12 @@ _SHOWS = _words(
     r"^(?:then |and |please )?(?:replace|substitute) [^.]{1,60} (?:with|by)\b"
     r"|\bmake sure to replace\b|^fill in\b",
     r"\b(?:expected|sample) (?:output|usage|response|result)\b|^usage\b",
-    r"^(?:before|after|wrong|bad|incorrect)\s*:$",
+    r"^(?:before|after|wrong|bad|incorrect|right|correct|good|safer|better|shorter|simpler"
+    r"|like (?:so|this)|falsch|richtig|vorher|nachher"
+    r"|incorrecto|correcto|antes|después|faux|correct|avant|après|错误|正确|修改前|修改后|.*用法)\s*[:：]?$",
+    r"^(?:option|way|variant|approach|method|alternative|solution) (?:[a-d]|\d)\b"
+    r"|\b(?:two|three|several|some) (?:ways|options|approaches)\b|\b(?:how|what) about\b"
+    r"|\b(?:next time|in the future|from now on|later on)\b",
     r"\b(?:log|traceback|output|history|transcript|documentation|docs|manual|readme|tutorial|page|file|message)s?"
     r" (?:shows?|says?|reads?|contains?|suggests?)\s*:$",
 )
@@ -139,19 +145,22 @@ _HINTS = _words(
     r"\b(?:you|we|one) (?:can|should|need to|have to|must|may)\b(?! (?:see|find|expect)\b)",
     r"\b(?:for example|for instance|snippet|template|sample|boilerplate|tutorial|e\.g\."
     r"|something like|mock)\b",
-    r"\byour?\b[^?]*\?$",
+    r"[?？]$",
     r"\b(?:here's|here is|here are|below is|this is) (?:a|an|the|some|your|my"
     r"|one)\b[^.]{0,60}\b(?:code|function|program"
     r"|script|command|call)\b",
     r"^to [a-z][^,:]{1,60}(?:, (?:just |simply )?(?:run|call|use|execute|type|invoke)\b|:$)",
-    r"^(?:then |now |and |just |simply )?(?:run|execute|call|use|type|enter|paste|copy|save|install"
+    r"^(?:then |and |just |simply )?(?:run|execute|call|use|type|enter|paste|copy|save|install"
     r"|try|invoke) "
     r"(?:this|it|that|these|the following)\b",
     r"\b(?:the|following|this) (?:code|function|program|command) (?:will|does|shows|can)\b"
     r"|\balternatively\b",
     r"\b(?:is|are|'s|was) (?:very |extremely )?(?:dangerous|unsafe|harmful|malicious|destructive)\b",
     r"\b(?:is|are|lies|was) (?:in (?:this|the following)|here)\b[^.]*:$",
-    r"\byour (?:original |own )?(?:code|version|snippet|function|script)\b[^.]*:$",
+    r"\byour (?:original |own )?(?:code|version|snippet|function|script)\b[^.]*:$"
+    r"|\byou (?:only|just) need\b"
+    r"|\b(?:correct|right|proper|safer|better|equivalent|shorter) (?:way|form|version|call|syntax|code)\b"
+    r"|\blo correcto\b|\brichtig (?:ist|wäre)\b",
     r"\b(?:sie können|du kannst|man kann|können sie|kannst du|kann man|vous pouvez|tu peux|on peut"
     r"|puedes?|você pode|puoi|si può)\b"
     r"|可以(?:这样|用|使用|通过|调用)|[您你]可以",

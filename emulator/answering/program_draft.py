@@ -249,7 +249,7 @@ class ProgramDraft:
         doubtful = intent is Intent.DOUBTFUL and (unreadable or self._judge.acts(block.tools))
         if block.is_quoted and intent is not Intent.SHOWN:
             self._quoted += block.quoted
-        elif (intent is Intent.SHOWN or doubtful) and (block.is_program or block.error):
+        elif (intent is Intent.SHOWN or doubtful) and means_call:
             yield self._show(block, doubtful=bool(doubtful))
             return
         if unreadable:

@@ -22,23 +22,26 @@ _MAX_REQUEST = 4_000
 _MAX_ORDER = 600
 """Characters of a request that may withhold calls: longer ones describe later steps and other people."""
 
-_ASKS_FOR_CODE = re.compile(
-    r"\bhow (?:do|would|can|could|should) (?:I|you|one|we)\b|\bshow me (?:how|the code|an example"
-    r"|a snippet)\b"
-    r"|\bgive me an example\b|\bwhat would\b[^.]{0,80}\b(?:look like|call)\b"
-    r"|\bwhat (?:should I|json|syntax|format|arguments|parameters|command|call|code)\b"
-    r"|\bwie (?:\w+ )?(?:ich|man)\b|\bcómo (?:se|puedo|podría)\b|\bcomment (?:puis-je|je|on|faire)\b"
-    r"|怎么(?!样|了|回)|[如怎][何样](?![?？。]|$)",
+_ASKS = re.compile(
+    r"[?？]\s*\Z|\A\W*(?:how|what|why|which|who|when|where|is|are|do|does|did|was|wie|warum|welche)\b[^?？]*\Z",
     re.IGNORECASE,
 )
-_ASKS_ABOUT_CODE = re.compile(
-    r"\b(?:review|explain|what|why|wrong|safe|safer|correct|difference)\b", re.IGNORECASE
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_ORDERS = re.compile(
+    r"\b(?:(?:can|could|would|will) you|please|kannst du|könntest du|können sie|bitte|puedes|podrías"
+    r"|por favor)\b|请|帮我|能不能",
+    re.IGNORECASE,
 )
-_CODE = re.compile(r"```|\w\(")
+_ASKS_FOR_CODE = re.compile(
+    r"\bhow (?:do|would|can|could|should) (?:I|you|one|we)\b|\b(?:suggest|recommend)\b"
+    r"|\bshow me (?:how|the code|an example|a snippet)\b|\bgive me an example\b"
+    r"|\b(?:review|explain)\b[^`]*(?:```|`?\w+\()",
+    re.IGNORECASE,
+)
 _ASKS_FOR_SCRIPT = re.compile(
     r"\b(?:write|create|give|make|generate|provide|need|want|code|show)\b[^.\n]{0,60}\b(?:script"
     r"|program|function"
-    r"|snippet|class|code|module|app|example|cli|bot)\b",
+    r"|snippet|class|code|module|app|example|cli|bot|decorator|wrapper|helper)\b",
     re.IGNORECASE,
 )
 
@@ -79,13 +82,14 @@ _WITHHOLDS = [
             rf"|warte? auf meine {_JA})|\b(?:erst nach|ohne) meiner? {_JA}\b"
         ),
         r"(?:等我|我)(?:确认|批准|同意)后|等我(?:确认|批准|同意)|前(?:一定)?要?先?(?:问我|让我确认)",
+        r"\b(?:plan|draft|preview|dry[ -]run)(?: it| this)? (?:first|only)\b",
         # The call is only to be shown.
         rf"{_CLAUSE}{_NOT} {_VERB} {_IT}(?: yet| now| yourself)?{_END}",
         rf"\bwithout (?:actually )?(?:running|executing|calling) {_IT}{_END}",
         rf"{_CLAUSE}(?:only|just) show me the (?:exact )?(?:commands?|calls?|code|query){_END}",
         (
             rf"\bführe? (?:es|sie|ihn|das) nicht aus\b|\bnur (?:an)?zeigen, nicht ausführen\b"
-            rf"|{_CLAUSE}mache? noch nichts\b"
+            rf"|{_CLAUSE}mache? noch nichts\b|\bzeige? mir (?:nur|bloß)\b"
         ),
         r"先?(?:不要|别)(?:真的|直接)?(?:执行|运行|调用)(?=[。，,；;.!！]|$)",
     )
@@ -115,9 +119,11 @@ class Request:
         return last.text[-_MAX_REQUEST:] if last is not None and last.role == "user" else ""
 
     @cached_property
-    def asks_for_code(self) -> bool:
-        about = _CODE.search(self._question) and _ASKS_ABOUT_CODE.search(self._question)
-        return bool(about or _ASKS_FOR_CODE.search(self._question))
+    def asks_for_words(self) -> bool:
+        """Whether the user asks a question, or for code to look at, instead of ordering an act."""
+        words = _FENCED.sub("", self._question)
+        asks = _ASKS.search(words) and not _ORDERS.search(words)
+        return bool(asks or _ASKS_FOR_CODE.search(self._question))
 
     @cached_property
     def asks_for_script(self) -> bool:

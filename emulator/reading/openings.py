@@ -88,7 +88,7 @@ def is_example(info: str) -> bool:
 #: The dialect of a block without an info string, by its first line. The first match wins.
 _DETECTED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"<|\[TOOL_CALLS\]|functools\["), "markup"),
-    (re.compile(r"\{|\[\s*\{"), "json"),
+    (re.compile(r"\{(?![{%])|\[\s*\{"), "json"),
     (re.compile(r"\**Action\**\s*:", re.IGNORECASE), "react"),
     (
         re.compile(r"(?:- )?(?:name|function|tool|tool_name|function_name|tool_calls?):(?:\s|\Z)"),
