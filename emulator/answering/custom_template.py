@@ -14,7 +14,7 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from emulator.answering.model_template import NoTools, tools_prompt
-from emulator.answering.python_calls import fence
+from emulator.answering.python_calls import fenced
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
 
@@ -22,7 +22,7 @@ _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined,
     autoescape=False,  # the reader is a model, not a browser
 )
-_ENVIRONMENT.filters["fence"] = fence
+_ENVIRONMENT.filters["fenced"] = fenced
 
 _SAMPLE = 'def get_weather(*, city: str) -> Any:\n    """The weather in a city."""\n'
 _SAMPLE_TOOL = {"type": "function", "function": {"name": "get_weather"}}

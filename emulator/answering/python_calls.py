@@ -99,9 +99,10 @@ def text_literal(text: str) -> str:
     return f'"""{escaped}"""'
 
 
-def fence(text: str) -> str:
-    """The backticks to put around ``text``: one more than any line of it begins with."""
-    return "`" * max([2, *(len(found) for found in _FENCE.findall(text))]) + "`"
+def fenced(text: str, label: str = "text") -> str:
+    """A fenced block of ``text``, with more backticks than any line of it begins with, so that none ends it."""
+    fence = "`" * max([2, *(len(found) for found in _FENCE.findall(text))]) + "`"
+    return f"{fence}{label}\n{text}\n{fence}"
 
 
 def _required(tool: Tool) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from emulator.answering.constrained.reply import write_reply
-from emulator.answering.python_calls import fence, summarize_call, write_call
+from emulator.answering.python_calls import fenced, summarize_call, write_call
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
 
@@ -29,7 +29,7 @@ _PROMPTS = Environment(
     autoescape=False,  # noqa: S701  # (the reader is a model, not a browser)
     keep_trailing_newline=False,
 )
-_PROMPTS.filters["fence"] = fence
+_PROMPTS.filters["fenced"] = fenced
 _PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
 
 _UNKNOWN_CALL = "a call that is no longer part of this conversation"

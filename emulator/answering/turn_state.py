@@ -159,7 +159,8 @@ class TurnState:
 
 
 def model_failed(verdict: UnusableReply, details: str, attempts: int) -> ModelFailed:
-    message = f"The model {_FAILURES[verdict.kind]} after {attempts} repair attempts."
+    plural = "" if attempts == 1 else "s"
+    message = f"The model {_FAILURES[verdict.kind]} after {attempts} repair attempt{plural}."
     return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from emulator.answering.python_calls import fence, literal
+from emulator.answering.python_calls import fenced, literal
 from emulator.events import (
     CodeComplete,
     CodeDelta,
@@ -113,9 +113,9 @@ class CodeAsText:
 
 
 def _block(label: str, text: str) -> str:
-    """A fenced block; neither a server nor a model can end it from inside."""
+    """A fenced block that neither a server nor a model can end from inside."""
     shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-    return f"\n{fence(shown)}{label}\n{shown}\n{fence(shown)}\n"
+    return f"\n{fenced(shown, label)}\n"
 
 
 def _text(content: str | list[dict[str, Any]]) -> str:

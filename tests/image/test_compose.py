@@ -16,7 +16,13 @@ import pytest
 import yaml
 
 from emulator.upstream.local_model import MODEL_NAME, REQUIREMENTS, LocalModelMissing, weights
-from tests.image.docker_command import ROOT, docker, index_argument, pulled_or_built
+from tests.image.docker_command import (
+    ROOT,
+    docker,
+    index_argument,
+    pulled_or_built,
+    without_digest,
+)
 from tests.support.processes import free_port
 from tests.support.tools import GET_WEATHER
 
@@ -51,7 +57,8 @@ def compose(port: int, image: str, tmp_path_factory: pytest.TempPathFactory) -> 
     llama = pulled_or_built(services["model"]["image"], STAND_INS / "llama", *server)
     # The build asks this machine's package index, as in the tests of the image.
     name, _, value = index_argument().partition("=")
-    build = {"network": "host", "args": {name: value}}
+    dockerfile = without_digest((ROOT / "Dockerfile").read_text())
+    build = {"network": "host", "args": {name: value}, "dockerfile_inline": dockerfile}
     ours = tmp_path_factory.mktemp("compose") / "build.yaml"
     images = {"redis": {"image": redis}, "model": {"image": llama}}
     ours.write_text(yaml.safe_dump({"services": {"proxy": {"build": build}, **images}}))

@@ -32,8 +32,8 @@ MACHINE = [
 ]  # fmt: skip
 """What systemd needs to be a container's first process."""
 SOURCES = (
-    "emulator", "sandbox", "prompts", "deploy", "examples", "pyproject.toml", "README.md", "LICENSE",
-    "requirements.lock", "requirements.txt",
+    "emulator", "sandbox", "prompts", "deploy", "examples", "hatch_build.py", "pyproject.toml", "README.md",
+    "LICENSE", "requirements.lock", "requirements.txt",
 )  # fmt: skip
 
 Shell = Callable[[str], str]
