@@ -46,7 +46,8 @@ class TracePage:
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The values of all requests, the most frequent first."""
     sums: Mapping[str, int] = field(default_factory=dict)
-    """Of all requests that are found: ``tokens_in``, ``tokens_out``, ``turns_saved`` and ``repairs``."""
+    """Of all requests that are found: ``tokens_in``, ``tokens_out``, ``turns_saved`` and ``repairs``, and how
+    many have estimated tokens (``is_estimated``)."""
 
     def link(self, page: int | None = None, filter_name: str | None = None) -> dict[str, str]:
         """The query parameters of another page, or of another filter."""
@@ -94,7 +95,7 @@ def select_page(
         key: [value[:_MAX_QUERY] for value, _ in count.most_common(_MAX_CHOICES)]
         for key, count in counts.items()
     }
-    names = ("tokens_in", "tokens_out", "turns_saved", "repairs")
+    names = ("tokens_in", "tokens_out", "turns_saved", "repairs", "is_estimated")
     sums = {name: sum(getattr(row, name) for row in found) for name in names}
     shown = found[start : start + ROWS_PER_PAGE]
     return TracePage(shown, len(found), page, pages, query, name, selected, choices, sums)
