@@ -234,6 +234,20 @@ def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
     assert "sandbox cell" in proxy.get(f"/inspector/requests/{key}/timing")[2]
 
 
+@needs_bubblewrap
+def test_a_request_links_to_its_container_for_who_may_open_it(inspect: Start) -> None:
+    """The link of the inspector's key led to an error: a container is its client's."""
+    proxy = inspect(engines=("kernel",), client_keys=("ann-key",), inspector_key="admin-key")
+    ann, admin = ({"authorization": f"Bearer {key}"} for key in ("ann-key", "admin-key"))
+    container = json.loads(proxy.post("/v1/containers", {"name": "c"}, **ann)[2])["id"]
+    told = proxy.post(f"/v1/containers/{container}/execute", {"code": "1"}, **ann)[1]
+    for viewer, links in ((ann, True), (admin, False)):
+        page = proxy.get(f"/inspector/requests/{told['x-request-id']}", **viewer)[2]
+        assert container in shown(page)
+        assert (f'href="/inspector/containers/{container}"' in page) == links
+        assert (proxy.get(f"/inspector/containers/{container}", **viewer)[0] == 200) == links
+
+
 def test_a_model_that_fails_is_told_of_with_a_link(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
