@@ -182,6 +182,7 @@ def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
     assert bob.post(f"{address}/approve") == 404
     assert server.made == []
     assert operator.waiting() == [address]
+    assert "hosted call of " in operator.page()
     operator.decide("approve")
     assert b"Done." in answer.result(20)[2]
     assert server.made == ["book(id='a1')"]

@@ -39,12 +39,14 @@ def add_containers(
     """``calls`` are the hosted calls that wait for approval."""
     containers = interpreter.containers
 
-    def pending_calls() -> list[PendingApproval]:
-        """The calls of the viewer, or of all clients that wait for an answer of this replica."""
-        clients = {str(viewer().sends_as)}
+    def pending_calls() -> list[tuple[PendingApproval, str]]:
+        """The calls of the viewer, or of all clients that wait for an answer of this replica, with their
+        client's name."""
+        clients = {str(viewer().sends_as): ""}
         if viewer().client is None:
-            clients |= {row.client for row in recorded.page({"show": "running"}, None).rows}
-        return [call for client in sorted(clients) for call in calls.pending(client)]
+            rows = recorded.page({"show": "running"}, None).rows
+            clients |= {row.client: row.client_label for row in rows}
+        return [(call, clients[key]) for key in sorted(clients) for call in calls.pending(key)]
 
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
@@ -88,7 +90,7 @@ def add_containers(
 
     @inspector.post("/inspector/calls/<key>/<verb>")
     def decide_call(key: str, verb: str) -> Response:
-        owner = next((call.owner for call in pending_calls() if call.id == key), None)
+        owner = next((call.owner for call, _ in pending_calls() if call.id == key), None)
         if owner is None:
             raise NotFound(f"No call {key!r} waits for approval.")
         calls.decide(owner, key, _decision(verb))
