@@ -25,7 +25,7 @@ _IMAGE_TOKENS = 1_600
 _BUFFERED = 64 * 1024
 _MAX_TOKENS = 10**9
 """A larger reported number is not believed."""
-_TOTAL = re.compile(rb'"total_tokens"\s*:\s*(\d{1,12})')
+_REPORTED = re.compile(rb'"(total|completion|output)_tokens"\s*:\s*(\d{1,12})')
 _TEXT_TYPES = ("json", "text/")
 
 
@@ -53,15 +53,19 @@ def open_metered(
         turn.ended = trace.now()
         turn.error = received.error.message if received.error else ""
         _count_tokens(turn, messages, received)
-        model = metrics.model_label(str(fields.get("model") or ""))
-        metrics.TOKENS.labels("in", model, trace.client_name).inc(turn.prompt_tokens)
-        metrics.TOKENS.labels("out", model, trace.client_name).inc(turn.completion_tokens)
+        _add_to_metrics(trace, turn)
         if spend is not None:
             spend(turn.prompt_tokens + turn.completion_tokens)
 
     reply.on_first_output = first_output
     reply.on_close(close)
     return reply
+
+
+def _add_to_metrics(trace: Trace, turn: Turn) -> None:
+    model = metrics.model_label(str(turn.fields.get("model") or ""))
+    metrics.TOKENS.labels("in", model, trace.client_name).inc(turn.prompt_tokens)
+    metrics.TOKENS.labels("out", model, trace.client_name).inc(turn.completion_tokens)
 
 
 def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
@@ -105,8 +109,8 @@ def pass_on_metered(
 ) -> PassedOnResponse:
     """Send a passed-on request; its bodies are not recorded. Raises `UpstreamFailed` as ``send`` does.
 
-    Only a ``total_tokens`` near either end of the response is read; without one, ``request_chars`` and the
-    response's size are the estimate, if it is text.
+    Only the numbers of tokens near either end of a response that is text are read. Without a total,
+    ``request_chars`` and the response's size are the estimate that is spent.
     """
     trace = _current_trace()
     trace.mode, trace.upstream, trace.model = "passed", upstream, model or ""
@@ -115,6 +119,8 @@ def pass_on_metered(
     with _opening(trace, turn):
         response = send()
     body = response.body
+    response_type = response.headers.get("content-type", "")
+    is_text = any(kind in response_type for kind in _TEXT_TYPES)
     head, tail, size = b"", b"", 0
 
     def look(data: bytes) -> None:
@@ -122,7 +128,7 @@ def pass_on_metered(
         if not size:
             turn.first_output = trace.first_output = trace.now()
         size += len(data)
-        if spend is not None:
+        if is_text:
             if len(head) < _BUFFERED:
                 head += data[: _BUFFERED - len(head)]
             tail = (tail + data)[-_BUFFERED:]
@@ -132,13 +138,16 @@ def pass_on_metered(
         if body.error is not None:
             turn.error = body.error.message
             trace.set_error(body.error.message, body.error.code)
+        # Inside a JSON string the quotes of the pattern would be escaped.
+        found = dict(_REPORTED.findall(tail) or _REPORTED.findall(head))
+        reported = {name: min(int(number), _MAX_TOKENS) for name, number in found.items()}
+        if (total := reported.get(b"total")) is not None:
+            output = reported.get(b"completion", reported.get(b"output", 0))
+            turn.prompt_tokens, turn.completion_tokens = max(total - output, 0), output
+            _add_to_metrics(trace, turn)
         if spend is not None:
-            # Inside a JSON string the quotes of the pattern would be escaped.
-            reported = _TOTAL.findall(tail) or _TOTAL.findall(head)
-            response_type = response.headers.get("content-type", "")
-            is_text = any(kind in response_type for kind in _TEXT_TYPES)
             estimated = (request_chars + (size if is_text else 0)) // _CHARS_PER_TOKEN
-            spend(min(int(reported[-1]), _MAX_TOKENS) if reported else estimated)
+            spend(estimated if total is None else total)
 
     body.on_data = look
     body.on_close(close)

@@ -20,10 +20,9 @@ from emulator.web.middleware.error_replies import speaks_anthropic
 
 log = structlog.get_logger()
 
-_ANSWER_FIELDS = frozenset(
-    "calls repairs turns turns_saved tokens_in tokens_out tokens_estimated".split()
-)
+_ANSWER_FIELDS = frozenset({"calls", "repairs", "turns", "turns_saved"})
 """Fields that mean nothing for an executed cell or for a request that is passed through."""
+_TOKENS = frozenset({"tokens_in", "tokens_out"})
 _MAX_CHARS = 200
 """Longest text of a client in a line: a model's name, a path."""
 
@@ -93,5 +92,6 @@ def log_answer(trace: Trace) -> None:
         "code": trace.code,
     }
     if trace.mode == "passed" or trace.cell:
-        fields = {name: value for name, value in fields.items() if name not in _ANSWER_FIELDS}
+        omitted = _ANSWER_FIELDS if trace.tokens_in else _ANSWER_FIELDS | _TOKENS
+        fields = {name: value for name, value in fields.items() if name not in omitted}
     log.info("request", **{n: value for n, value in fields.items() if value not in (None, "")})

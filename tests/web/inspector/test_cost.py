@@ -13,6 +13,7 @@ import pytest
 from emulator import logs
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import HELLO, Inspected, shown
+from tests.support.other_endpoints import other_endpoints
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, post_bytes, read_page, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -188,3 +189,19 @@ def counted(proxy: Inspected) -> list[int]:
     return [
         int(sum(map(float, re.findall(pattern % way, page, re.MULTILINE)))) for way in ("in", "out")
     ]
+
+
+def test_a_passed_on_request_costs_what_its_response_reports(
+    inspect: Callable[..., Inspected], log: io.StringIO
+) -> None:
+    """Embeddings were free, although a budget is charged for them."""
+    with other_endpoints() as other:
+        proxy = inspect(base_url=other.base_url)
+        before = counted(proxy)
+        proxy.post("/v1/embeddings", {"model": "e", "input": "x"})
+        wait_until(lambda: '"tokens_in"' in log.getvalue())
+        assert counted(proxy) == [before[0] + 1, before[1]]
+        assert "1 + 0" in shown(proxy.get("/")[2])
+        proxy.post("/v1/audio/transcriptions", {"model": "e"})
+        wait_until(lambda: "transcriptions" in log.getvalue())
+        assert counted(proxy) == [before[0] + 1, before[1]]

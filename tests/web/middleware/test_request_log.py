@@ -214,7 +214,7 @@ def test_a_background_response_that_is_cancelled_was_left(
     assert {line["path"]: line.get("state") for line in log.lines()}["/v1/responses"] == "left"
 
 
-def test_what_is_passed_on_has_its_upstream_and_no_counts_of_answers(
+def test_what_is_passed_on_has_its_upstream_and_tokens_and_no_counts_of_answers(
     start_proxy: StartProxy, log: Log
 ) -> None:
     with other_endpoints() as other:
@@ -230,4 +230,6 @@ def test_what_is_passed_on_has_its_upstream_and_no_counts_of_answers(
         "model": "e",
         "upstream": "upstream",
         "state": "answered",
+        "tokens_in": 1,
+        "tokens_out": 0,
     }
