@@ -100,7 +100,7 @@ def text_literal(text: str) -> str:
 
 
 def fenced(text: str, label: str = "text") -> str:
-    """A fenced block of ``text``, with more backticks than any line of it begins with, so that none ends it."""
+    """A fenced block of ``text``. It has more backticks than any line begins with, so no line ends it."""
     fence = "`" * max([2, *(len(found) for found in _FENCE.findall(text))]) + "`"
     return f"{fence}{label}\n{text}\n{fence}"
 
