@@ -162,6 +162,8 @@ def read(
     file = _read_file()
     problems = _unknown_keys(file)
     values = flags if listens else {"open": True, **flags}
+    if "base_url" in flags:  # the command line takes precedence over the file
+        values = {"upstreams": (), **values}
     try:
         configuration = Configuration(Settings(**values), flags, file)
     except ValidationError as error:

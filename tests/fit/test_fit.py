@@ -346,6 +346,17 @@ def test_mistakes_and_dead_servers_are_one_line(
     assert (out, len(err.splitlines())) == ("", 1)
 
 
+def test_the_flag_of_the_url_replaces_the_upstreams_of_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = '[[upstreams]]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    Path("emulator.toml").write_text(rows)
+    with ScriptedUpstream(default=model(python=in_python)) as upstream:
+        code, _, err = fit(capsys, "--base-url", upstream.base_url, "--ways", "python", "--write")
+    assert (code, err.endswith("Written to emulator.toml.\n")) == (0, True)
+    assert Path("emulator.toml").read_text().startswith(rows)
+
+
 def test_runs_of_two_models_at_the_same_time_and_lines_that_are_cut_off_mix_nothing_in_one_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
