@@ -18,8 +18,8 @@ Transitions:
   their results; the first call that is not recorded is new;
 * suspended -> suspended: results are missing, and the run makes no new call. The pending calls are sent
   again with their ids, at most `MAX_UNANSWERED_ROUNDS` times without a new result;
-* suspended -> dropped: anything does not fit (edited arguments, another client, a lost record, a replay that
-  diverges, a busy or broken sandbox). This is never an error.
+* suspended -> dropped: anything does not fit (edited arguments, another client, tools that the request no
+  longer offers, a lost record, a replay that diverges, a busy or broken sandbox). This is never an error.
 
 What may never happen:
 
@@ -63,7 +63,7 @@ from emulator.programs.saved import SavedProgram, report_dropped, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.storage.key_value import KeyValueStore
-from emulator.tools.toolset import Toolset
+from emulator.tools.toolset import BindError, Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.errors import SandboxBusy, SandboxError
 
@@ -124,6 +124,9 @@ def resume(
         report_dropped(_REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
+        if not all(_is_offered(one.call, driver.toolset) for one in updated.recorded):
+            report_dropped("tools", error)
+            return None
         failed = replace(updated, failure=render(error.diagnostics))
         _trace(failed)
         if isinstance(error, ProgramRaised) and error.calls:
@@ -137,6 +140,20 @@ def resume(
     if not outcome.calls:
         return _resend(updated, messages, driver.toolset)
     return _suspend(updated, outcome.calls, driver.toolset)
+
+
+def _is_offered(call: Call, toolset: Toolset) -> bool:
+    """Return True unless the request has changed the call's tool so that the call would be refused."""
+    tool = toolset.find(call.name)
+    if tool is None or call.kind != "function":
+        return tool is not None
+    names = {argument.name: argument.python_name for argument in tool.arguments}
+    arguments = {names.get(name, name): value for name, value in call.arguments.items()}
+    try:
+        toolset.bind(tool.python_name, (), arguments)
+    except BindError:
+        return False
+    return True
 
 
 def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:

@@ -279,6 +279,25 @@ def test_a_record_that_is_lost_means_the_calls_and_their_results(
     assert shown[2]["content"] == block('check(id="a2")')
 
 
+@pytest.mark.parametrize("schema", [None, strings("town")])
+@pytest.mark.parametrize("code", ["look(city='Oslo')", "x = look(city='Oslo')\nprint(x)\nact(x=x)"])
+def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
+    client: openai.OpenAI, upstream: ScriptedUpstream, schema: Any, code: str
+) -> None:
+    """The model read that its program had failed: ``look`` was not defined."""
+    act = function("act", strings("x"))
+    upstream.reply(block(code), "It is warm.")
+    ask: Any = [{"role": "user", "content": "How is it?"}]
+    first = plain(client, model="m", messages=ask, tools=[function("look", strings("city")), act])
+    message = first.choices[0].message
+    now = [*([function("look", schema)] if schema else []), act]
+    messages = [*ask, message, result(message.tool_calls[0], "4 degrees")]  # type: ignore[index]
+    second = plain(client, model="m", messages=messages, tools=now)
+    assert second.choices[0].message.content == "It is warm."
+    assert last_prompt(upstream).startswith("Results:")
+    assert last_prompt(upstream).endswith("returned:\n4 degrees")
+
+
 def test_images_in_results_are_shown_with_what_the_program_printed(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
