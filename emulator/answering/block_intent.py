@@ -147,7 +147,8 @@ class IntentJudge:
         """Why the block may be content. An announcement outweighs all that its code does not say."""
         own, request, words = block.own_names, self.request, block.before.strip()
         # Both are only words: together they are one doubt.
-        hint, asked = block.intent_before, words and request.asks_for_words
+        hint = block.intent_before
+        asked = request.asks_for_code or (words and request.asks)
         follows_code = self._shown or "```" in block.before
         code = {
             "its label names another language": _FOREIGN_LABEL.match(block.pieces[0]),
@@ -159,7 +160,7 @@ class IntentJudge:
         }
         context = {
             "the words before it": hint,
-            "the user asks a question": asked and not hint,
+            "the user asks a question, or for code": asked and not hint,
             "it follows code that is shown": follows_code,
             "it follows a call that is shown": self._shown_call,
             "it cannot be read": words and block.error and block.is_ambiguous,

@@ -245,15 +245,15 @@ class ProgramDraft:
             return
         intent = self._judge.judge(block, after)
         means_call = block.is_program or block.means_a_call(self.names)
-        unreadable = block.error and means_call and not cut_off
-        doubtful = intent is Intent.DOUBTFUL and (unreadable or self._judge.acts(block.tools))
+        error = block.error if means_call and not cut_off else None
+        doubtful = intent is Intent.DOUBTFUL and (error or self._judge.acts(block.tools))
         if block.is_quoted and intent is not Intent.SHOWN:
             self._quoted += block.quoted
         elif (intent is Intent.SHOWN or doubtful) and means_call:
             yield self._show(block, doubtful=bool(doubtful))
             return
-        if unreadable:
-            self._reject(block.error.diagnostics, block.added_to(self.program))
+        if error:
+            self._reject(error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
             if not self.diagnostics:

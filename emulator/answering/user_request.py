@@ -33,9 +33,11 @@ _ORDERS = re.compile(
     re.IGNORECASE,
 )
 _ASKS_FOR_CODE = re.compile(
-    r"\bhow (?:do|would|can|could|should) (?:I|you|one|we)\b|\b(?:suggest|recommend)\b"
-    r"|\bshow me (?:how|the code|an example|a snippet)\b|\bgive me an example\b"
-    r"|\b(?:review|explain)\b[^`]*(?:```|`?\w+\()",
+    r"\b(?:suggest|recommend)\b|\bshow me (?:how|the code|an example|a snippet)\b"
+    r"|(?:^|\b(?:an?|some|code|usage) )examples?\b"
+    r"|\bwrite\b[^.]{0,40}\b(?:readme|tutorial|documentation|docs|guide)\b"
+    r"|\b(?:review|explain|erkläre?|explica)\b[^`]*(?:```|`?\w+\()"
+    r"|\b(?:beispiel|ejemplo|exemple|zeige? mir, wie|muéstrame cómo|montre-moi comment)\b|示例|例子|教程",
     re.IGNORECASE,
 )
 _ASKS_FOR_SCRIPT = re.compile(
@@ -119,11 +121,15 @@ class Request:
         return last.text[-_MAX_REQUEST:] if last is not None and last.role == "user" else ""
 
     @cached_property
-    def asks_for_words(self) -> bool:
-        """Whether the user asks a question, or for code to look at, instead of ordering an act."""
+    def asks(self) -> bool:
+        """Whether the user asks a question instead of ordering an act."""
         words = _FENCED.sub("", self._question)
-        asks = _ASKS.search(words) and not _ORDERS.search(words)
-        return bool(asks or _ASKS_FOR_CODE.search(self._question))
+        return bool(_ASKS.search(words) and not _ORDERS.search(words))
+
+    @cached_property
+    def asks_for_code(self) -> bool:
+        """Whether the user wants code to look at."""
+        return bool(_ASKS_FOR_CODE.search(self._question))
 
     @cached_property
     def asks_for_script(self) -> bool:
