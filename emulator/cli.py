@@ -149,14 +149,10 @@ def _upstream(arguments: Sequence[str]) -> int:
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
         from emulator import logs
-        from emulator.errors import EmulatorError
         from emulator.upstream.reachability import describe_upstreams
 
         logs.configure("error")  # the check's warnings say what is printed here
-        try:
-            described = [*describe_upstreams(configuration.settings)]
-        except EmulatorError as error:
-            _exit_with(str(error), code=1)
+        described = [*describe_upstreams(configuration.settings)]
         print("\n".join(line for line, _ in described))
         if configuration.upstream_is_configured and not any(answers for _, answers in described):
             return 1

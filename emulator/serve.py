@@ -8,9 +8,11 @@ from __future__ import annotations
 import gc
 import os
 import secrets
+import shutil
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -68,7 +70,7 @@ def serve(configuration: Configuration) -> None:
 
         if settings.local_model:
             settings = _with_local_model(settings, cleanup)
-        worker_settings, keeper = _prepare_workers(settings, folder)
+        worker_settings, keeper = _prepare_workers(settings, folder, cleanup)
 
         def on_ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
@@ -108,6 +110,9 @@ def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
     if first:
+        for label, row in settings.mcp.items():
+            if row.command and shutil.which(row.command) is None:
+                log.warning("MCP server %s: its command %s is not on PATH", label, row.command)
         stores = services.stores
         values = store_works(stores.key_values)
         files = (
@@ -184,8 +189,14 @@ def _run_folder(settings: Settings, cleanup: ExitStack) -> Path | None:
     return cleanup.enter_context(run_folder())
 
 
-def _prepare_workers(settings: Settings, folder: Path | None) -> tuple[Settings, Keeper | None]:
+def _prepare_workers(
+    settings: Settings, folder: Path | None, cleanup: ExitStack
+) -> tuple[Settings, Keeper | None]:
     """Return the settings for each worker, and the keeper process if there are several workers."""
+    if folder is None and settings.files_dir == ":temporary:":
+        # Not in the worker, which would leave it behind if it is ended while it starts.
+        files = cleanup.enter_context(TemporaryDirectory(prefix="emulator-files-"))
+        return settings.model_copy(update={"files_dir": files}), None
     if folder is None:
         return settings, None
     from emulator.web.server.keeper import Keeper, with_worker_storage

@@ -9,7 +9,9 @@ it does. `emulator.configuration` reads a command line and reports each problem 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -299,11 +301,13 @@ class Settings(BaseSettings):
 
     store: str = Field(
         "~/.local/state/tool-use-api-emulator/programs.sqlite",
+        min_length=1,
         description="where programs and responses are stored: a file, :memory:, or redis://host "
         "for several replicas",
     )
     files_dir: str = Field(
         "~/.local/state/tool-use-api-emulator/files",
+        min_length=1,
         description="folder for uploaded files and the files of containers, or :temporary:",
     )
     files_index: str = Field(
@@ -390,6 +394,16 @@ class Settings(BaseSettings):
     def _is_store(cls, value: str) -> str:
         if "://" in value and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("name a file, :memory:, or redis://host")
+        _ = urlsplit(value).port if "://" in value else None  # raises ValueError
+        return value
+
+    @field_validator("store", "files_dir", "client_keys_file")
+    @classmethod
+    def _has_home(cls, value: str) -> str:
+        try:
+            Path(value).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"{value.partition('/')[0]} is no user's home") from error
         return value
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,11 +33,14 @@ from emulator.terminal.agents import AGENTS, Agent, AgentConnection
 _ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
 _STOP_SECONDS = 15.0
+_AGENT_SECONDS = 5.0
+"""How long an agent may take to end after a signal to this process."""
 _REQUEST_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND = 127
 """The exit code of a shell for an unknown program."""
+_NOT_EXECUTABLE = 126
 _INHERITED = frozenset(
     "PATH TERM COLORTERM NO_COLOR LANG LANGUAGE TZ SHELL USER LOGNAME TMPDIR VIRTUAL_ENV".split()
 )
@@ -89,6 +93,9 @@ def main(program: str, arguments: Sequence[str]) -> int:
     except _CannotRun as error:
         print(error, file=sys.stderr)
         return error.code
+    except OSError as error:  # no executable, or a script whose interpreter is missing
+        print(f"{error.filename or name}: {error.strerror}", file=sys.stderr)
+        return _NOT_EXECUTABLE
 
 
 def _trusts_folder() -> bool:
@@ -174,6 +181,9 @@ def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
             if inspector := re.search(rf"{url}/\?token=\w+", _read(log)):
                 print(f"The inspector shows each request: {inspector[0]}", file=sys.stderr)
             yield url, model
+            if process.poll() is not None:
+                log_end = _read(log)[-2000:].strip()
+                print(f"The proxy ended while the agent ran:\n{log_end}", file=sys.stderr)
         finally:
             process.terminate()
             try:
@@ -230,8 +240,15 @@ def _run_agent(
     # The terminal sends Ctrl-C to the agent too, which decides. (A handler does not outlast exec.)
     signal.signal(signal.SIGINT, lambda *_: None)
     process = subprocess.Popen([command, *words, *arguments], env=env)
+
+    def end(received: int, _: FrameType | None) -> None:
+        process.send_signal(received)
+        kill = threading.Timer(_AGENT_SECONDS, process.kill)
+        kill.daemon = True
+        kill.start()
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: process.send_signal(received))
+        signal.signal(number, end)
     code = process.wait()
     return code if code >= 0 else 128 - code
 

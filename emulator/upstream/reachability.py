@@ -95,8 +95,8 @@ class Reachability:
             self._checked.set()
 
     def _problem(self, target: Target, url: str) -> str:
-        upstream = self._upstreams.of(target).upstream
         try:
+            upstream = self._upstreams.of(target).upstream
             models = upstream.models(None)
         except UpstreamFailed as error:
             if error.status in _KEY_REFUSED:

@@ -212,6 +212,10 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     (["--workers", "0"], {}, "", "--workers 0: input should be greater than or equal to 1"),
     (["--PORT", "9000"], {}, "", "--PORT: there is no such flag; did you mean --port?"),
     (["--open=yes"], {}, "", "--open/--no-open: a switch has no value, but 'yes'"),
+    (["--store="], {}, "", "--store : string should have at least 1 character"),
+    (["--files-dir="], {}, "", "--files-dir : string should have at least 1 character"),
+    (["--files-dir", "~nobody-here/x"], {}, "", "--files-dir ~nobody-here/x: ~nobody-here is no user's home"),
+    (["--store", "redis://h:port"], {}, "", "--store redis://h:port: port could not be cast to integer value as 'port'"),
     *(
         ([f"--host={host}"], {}, "", f"--host {host}: name the host alone, without http:// and without the port (--port)")
         for host in ("127.0.0.1:8001", "http://0.0.0.0", "0.0.0.0/0")

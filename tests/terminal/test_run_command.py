@@ -29,6 +29,11 @@ with urllib.request.urlopen(url + "/models") as answer:
     models = json.load(answer)
 print(json.dumps({{"arguments": sys.argv[1:], "variables": dict(os.environ), "folder": os.getcwd(),
                   "config": config, "url": url, "models": models}}), flush=True)
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("waits", flush=True)
+    while True:
+        signal.pause()
 if "wait" in sys.argv:
     signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
@@ -149,6 +154,47 @@ def test_ctrl_c_is_the_agents_and_a_termination_ends_all(waiting: Process) -> No
     assert waiting.exit_code() == 4
     assert is_gone(url)
     assert not home.exists()
+
+
+def test_an_agent_that_ignores_a_termination_is_killed(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+) -> None:
+    command = ("run", "codex", "--base-url", upstream.base_url, "--", "deaf")
+    with served(*command, home=tmp_path, variables=variables) as process:
+        process.wait_for("waits")
+        os.kill(process.group, signal.SIGTERM)
+        assert process.exit_code() == 128 + signal.SIGKILL
+        url, home = seen_by(process)
+        assert is_gone(url)
+        assert not home.exists()
+
+
+def test_a_proxy_that_ends_before_its_agent_is_named(waiting: Process) -> None:
+    [proxy] = [
+        int(entry.parent.name)
+        for entry in Path("/proc").glob("[0-9]*/stat")
+        if f" {waiting.group} " in entry.read_text()
+        and b"-P" in (entry.parent / "cmdline").read_bytes()
+    ]
+    os.kill(proxy, signal.SIGKILL)
+    os.kill(waiting.group, signal.SIGTERM)
+    assert waiting.exit_code() == 4
+    assert "The proxy ended while the agent ran:" in waiting.output
+
+
+def test_an_agent_that_cannot_be_executed_is_one_line(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+) -> None:
+    """A traceback: a file without #!, and a script whose interpreter is not there."""
+    program = tmp_path / "bin" / "codex"
+    for text, reason in (
+        ("hello", "Exec format error"),
+        ("#!/no/node\n", "No such file or directory"),
+    ):
+        program.write_text(text)
+        command = ("run", "codex", "--base-url", upstream.base_url)
+        ended = command_line(*command, home=tmp_path, variables=variables)
+        assert (ended.code, ended.err.splitlines()[-1]) == (126, f"{program}: {reason}")
 
 
 def test_an_agent_that_a_signal_kills_gives_the_shells_exit_code(waiting: Process) -> None:
