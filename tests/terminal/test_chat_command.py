@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
+import termios
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from app import main
 from emulator.terminal.screen import harmless
+from tests.support.command_line import command_line, environment, served
 from tests.support.consoles import converse
 from tests.support.processes import free_port
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 
 ROOT = Path(__file__).parents[2]
 SERVER = shlex.join([sys.executable, str(ROOT / "tests" / "support" / "mcp_http.py")])
@@ -128,6 +133,58 @@ def test_a_question_without_an_answer_in_words_is_an_error(
     options = ["--url", f"{proxy}/v1", "--yes", "--tools", str(tools)]
     code, shown = asked(capsys, "Is it cold?", *options)
     assert (code, "No answer after 50 rounds of calls" in shown) == (1, True)
+
+
+def test_a_termination_leaves_the_terminal_as_it_was(proxy: str, tmp_path: Path) -> None:
+    """readline switches echo off while it reads, and the signal's default action left it so."""
+    command = [str(ROOT / "app.py"), "chat", "--url", f"{proxy}/v1", "--model", "m"]
+    env = environment(tmp_path)
+    with closing(pexpect.spawn(sys.executable, command, env=env, encoding="utf-8")) as terminal:
+        before = termios.tcgetattr(terminal.child_fd)
+        terminal.expect("> ", timeout=60)
+        terminal.kill(signal.SIGTERM)
+        terminal.expect(pexpect.EOF, timeout=60)
+        assert termios.tcgetattr(terminal.child_fd) == before
+    assert terminal.exitstatus == 128 + signal.SIGTERM
+
+
+def test_ctrl_c_ends_a_single_question_with_130(
+    proxy: str, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    upstream.reply(Reply(chunks=["Hello", " there"], fault="silent", after=1))
+    with served("chat", "--url", f"{proxy}/v1", "Hi", home=tmp_path) as process:
+        process.wait_for("Hello")
+        process.interrupt()
+        assert process.exit_code() == 130
+        assert process.output.splitlines() == ["Hello", "interrupted"]
+
+
+def test_without_a_terminal_nothing_runs_that_needs_an_answer(
+    proxy: str, upstream: ScriptedUpstream, tools: Path, tmp_path: Path
+) -> None:
+    upstream.reply(MAIL)
+    ended = command_line(
+        *("chat", "--url", f"{proxy}/v1", "--tools", str(tools), "Mail Eve"), home=tmp_path
+    )
+    way_out = "no answer, so nothing runs; --yes runs every call without asking\n"
+    assert (ended.code, ended.err) == (1, way_out)
+
+
+def test_tools_may_exit_wait_and_have_any_files_name(
+    proxy: str, upstream: ScriptedUpstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """sys.exit() in a tool ended the command, a coroutine was its result, json.py replaced json."""
+    file = tmp_path / "json.py"
+    file.write_text(
+        "import asyncio, sys\n"
+        "def leave() -> str:\n    sys.exit('bye')\n"
+        "async def wait() -> str:\n    await asyncio.sleep(0)\n    return 'waited'\n"
+    )
+    upstream.reply("```python\n[leave(), wait()]\n```", "Done.")
+    options = ["--url", f"{proxy}/v1", "--yes", "--tools", str(file)]
+    assert asked(capsys, "Go", *options)[0] == 0
+    assert "error: SystemExit: bye" in results(upstream)
+    assert "waited" in results(upstream)
 
 
 def test_enter_runs_what_reads_and_not_what_acts(
