@@ -44,7 +44,7 @@ ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/framewo
 IMAGE_EXTRAS := redis gateway shared
 
 # The settings of `make run` and `make interpreter`.
-SETTINGS = $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(PORT),--port $(PORT)) $(WITH_INTERPRETER) $(ARGS)
+SETTINGS = $(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(PORT),--port '$(PORT)') $(WITH_INTERPRETER) $(ARGS)
 
 # A stamp file's name contains a checksum of its requirements, so a change triggers a new installation.
 stamp = $(1)/.installed-$(2)-$(shell $(3) | cksum | cut -d' ' -f1)

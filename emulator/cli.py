@@ -202,9 +202,9 @@ def _chat(arguments: Sequence[str]) -> int:
     try:
         from emulator.terminal.command import main as chat
     except ImportError as error:
-        _exit_with(
-            f"chat needs more packages: pip install 'tool-use-api-emulator[chat]' ({error.name})"
-        )
+        if error.name != "rich":
+            raise
+        _exit_with("chat needs a package: pip install rich", code=1)
     return chat(_program(), arguments)
 
 

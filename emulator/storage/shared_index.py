@@ -52,7 +52,7 @@ class SharedIndex:
             from sqlalchemy.exc import SQLAlchemyError
         except ImportError as error:
             raise StorageFailed(
-                "files_index needs SQLAlchemy: pip install 'tool-use-api-emulator[shared]'"
+                "files_index needs SQLAlchemy: pip install sqlalchemy 'psycopg[binary]'"
             ) from error
         self._sql: Any = sqlalchemy
         self._failure: type[Exception] = SQLAlchemyError

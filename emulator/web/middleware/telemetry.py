@@ -56,7 +56,8 @@ class Telemetry:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError as error:
             raise EmulatorError(
-                f"The setting otel needs more packages: pip install '{APPLICATION}[otel]' ({error.name})"
+                "The setting otel needs more packages: pip install opentelemetry-sdk "
+                f"opentelemetry-exporter-otlp-proto-http ({error.name} is missing)"
             ) from error
         named = Resource({SERVICE_NAME: APPLICATION}).merge(OTELResourceDetector().detect())
         self._provider = TracerProvider(resource=named, shutdown_on_exit=False)
