@@ -173,7 +173,7 @@ def test_without_a_terminal_nothing_runs_that_needs_an_answer(
 def test_tools_may_exit_wait_and_have_any_files_name(
     proxy: str, upstream: ScriptedUpstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """sys.exit() in a tool ended the command, a coroutine was its result, json.py replaced json."""
+    """sys.exit() in a tool ended the command, a coroutine was its result, a file `json` replaced json's."""
     file = tmp_path / "json.py"
     file.write_text(
         "import asyncio, sys\n"
