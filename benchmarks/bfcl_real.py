@@ -40,9 +40,11 @@ from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
+from emulator.answering.user_request import Request
 from emulator.engines import open_engines
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
+from emulator.protocol import Message
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Engine
@@ -139,9 +141,10 @@ def read_by_us(engine: Engine, reply: RealReply) -> Calls:
     """The calls that the proxy makes of a reply at the first attempt, over all turns of its program."""
     driver = Driver((engine,), Toolset.parse(reply.case.tools))
     toolset = driver.toolset
-    draft = ProgramDraft(
-        ProgramRuns(driver), IntentJudge(toolset), Quotations((), toolset), stream_calls="block"
-    )
+    messages = [Message.model_validate(message) for message in reply.case.messages]
+    judge = IntentJudge(toolset, Request(messages))
+    quotations = Quotations(messages, toolset)
+    draft = ProgramDraft(ProgramRuns(driver), judge, quotations, stream_calls="block")
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     for _ in read.feed(reply.text):
         pass

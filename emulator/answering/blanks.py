@@ -76,12 +76,14 @@ def is_blank(value: object, request: Request) -> bool:
 
 
 def _argument_nodes(call: ast.Call) -> Iterator[ast.AST]:
-    for argument in (*call.args, *(word.value for word in call.keywords)):
-        match argument:
-            case ast.List() | ast.Tuple() | ast.Dict():
-                yield from walk(argument)
+    """The values that a call passes, also inside others. Keys of objects are names (``my_location``)."""
+    pending: list[ast.expr] = [*call.args, *(word.value for word in call.keywords)]
+    for node in pending:
+        match node:
+            case ast.List(elts=values) | ast.Tuple(elts=values) | ast.Dict(values=values):
+                pending += values
             case _:
-                yield argument
+                yield node
 
 
 def _is_blank(node: ast.AST, request: Request, *, dots: bool) -> bool:

@@ -148,7 +148,7 @@ class IntentJudge:
         own, request, words = block.own_names, self.request, block.before.strip()
         # Both are only words: together they are one doubt.
         hint = block.intent_before
-        asked = request.asks_for_code or (words and request.asks)
+        asked = request.asks_for_code or (words and request.asks and block.is_ambiguous)
         follows_code = self._shown or "```" in block.before
         code = {
             "its label names another language": _FOREIGN_LABEL.match(block.pieces[0]),

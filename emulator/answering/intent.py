@@ -43,6 +43,7 @@ _IT = (
 )
 #: The model announces what it does now.
 _ANNOUNCES = _words(
+    r"^action\s*:$",
     r"\b(?:I'll|I will|I'm (?:now )?going to|I am (?:now )?going to|I'm now|I am now|let me|let's"
     r"|let us|we'll"
     r"|I need to|I have to|I must|I should|I want to|I'd like to)\s+(?!(?:first )?(?:show|explain|give you"

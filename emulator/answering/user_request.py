@@ -23,7 +23,7 @@ _MAX_ORDER = 600
 """Characters of a request that may withhold calls: longer ones describe later steps and other people."""
 
 _ASKS = re.compile(
-    r"[?？]\s*\Z|\A\W*(?:how|what|why|which|who|when|where|is|are|do|does|did|was|wie|warum|welche)\b[^?？]*\Z",
+    r"[?？]\s*\Z|\A\W*(?:how|what|why|which|who|wie|warum|welche)\b[^?？]*\Z",
     re.IGNORECASE,
 )
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)

@@ -45,6 +45,7 @@ TOOLS = [
     function("delete_file", strings("path"), "Delete a file."),
     function("send_email", strings("to", "body"), "Send a mail."),
     function("bash", strings("command"), "Run a command."),
+    function("find_shop", strings("my_city"), "Find a shop."),
 ]
 
 
