@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -42,6 +43,7 @@ class ToolIndex:
         self._tools = tuple(tools)
         self._lock = threading.Lock()
         self._table = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, self._table.close)
         self._table.execute(
             "CREATE VIRTUAL TABLE tool USING"
             " fts5(name, description, arguments, tokenize = 'porter unicode61')"

@@ -101,8 +101,9 @@ class RawResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         self.socket = sock
         self._decoder = ChunkedDecoder()
-        self._read: Callable[[int], bytes] = self.fp.read1
-        """The next read: first from the buffer, which may hold more than the head, then from the socket."""
+        self._read: Callable[[int], bytes] = lambda _: self.fp.read1()
+        """The next read: first the whole buffer, which may hold more than the head, and more than `READ_SIZE`
+        since Python 3.14; then from the socket."""
 
     def read1(self, n: int = -1) -> bytes:
         """As the base class. urllib3 calls it for each `UpstreamResponse.read`."""

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import urllib.parse
 import urllib.request
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -390,7 +391,7 @@ def test_a_folder_that_cannot_be_used_is_replaced_for_this_run(tmp_path: Path) -
 
 def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
     open_folder(tmp_path).close()
-    with sqlite3.connect(tmp_path / "index.sqlite") as index:
+    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as index:
         index.execute("PRAGMA user_version=0")
     before = (tmp_path / "index.sqlite").read_bytes()
     with capture_logs() as logs:

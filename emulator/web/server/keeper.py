@@ -131,6 +131,7 @@ class Keeper:
             self.reap()
         if self._pid:
             _kill(self._pid, signal.SIGKILL)
+        self._listener.close()
 
 
 def _kill(pid: int, how: signal.Signals) -> None:
