@@ -76,7 +76,7 @@ def is_blank(value: object, request: Request) -> bool:
 
 
 def _argument_nodes(call: ast.Call) -> Iterator[ast.AST]:
-    """The values that a call passes, also inside others. Keys of objects are names (``my_location``)."""
+    """The values that a call passes, also inside others. The keys of an object are names."""
     pending: list[ast.expr] = [*call.args, *(word.value for word in call.keywords)]
     for node in pending:
         match node:

@@ -233,8 +233,9 @@ class ProgramDraft:
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
         self._unsettled = block
-        unclear = block.is_quoted or (block.error and block.means_a_call(self.names))
-        waits = unclear or self._judge.acts(block.tools)
+        may_be_shown = block.is_ambiguous or block.before.strip()
+        unreadable = block.error and may_be_shown and block.means_a_call(self.names)
+        waits = block.is_quoted or unreadable or self._judge.acts(block.tools)
         if cut_off or block.is_committed or not waits:
             yield from self.settle("", cut_off=cut_off)
 

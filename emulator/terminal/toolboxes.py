@@ -130,7 +130,7 @@ def mcp_server(address: str) -> Iterator[MCPServer]:
 def _module(path: Path) -> Any:
     if not path.is_file():
         raise ToolboxError(f"{path}: there is no such file")
-    # Under the name of no other module: a user's `json` must not replace the standard library's.
+    # Under the name of no other module: a user's module must not replace one of the standard library.
     spec = importlib.util.spec_from_file_location(f"tools in {path}", path)
     if spec is None or spec.loader is None:
         raise ToolboxError(f"{path}: not a Python file (.py)")

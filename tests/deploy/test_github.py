@@ -74,7 +74,7 @@ TESTING = re.compile(r"^(test[\w-]*|lint|docs|fuzz|soak|audit):.*## ", re.MULTIL
 
 
 def test_each_target_that_tests_runs_whole_in_ci_or_each_night() -> None:
-    """The audit of packages ran nowhere."""
+    """The search for vulnerable packages ran nowhere."""
     targets = TESTING.findall((ROOT / "Makefile").read_text())
     in_ci = (ROOT / ".ci/run").read_text()
     whole = {

@@ -6,6 +6,8 @@ import _thread
 import json
 import re
 import resource
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -362,7 +364,9 @@ def test_runs_of_two_models_at_the_same_time_and_lines_that_are_cut_off_mix_noth
 ) -> None:
     def answer(body: Body) -> Reply:
         if body["model"] == "a" and len(upstream.requests) == 9:
-            fit(capsys, *options, "--model", "b")
+            subprocess.run(
+                [sys.executable, ROOT / "app.py", "fit", *options, "--model", "b"], check=True
+            )
             with Path("state").open("ab") as file:
                 file.write('{"identity": {"model": "Ä'.encode()[:-1])
         return in_python(task_of(body)) if body["model"] == "a" else Reply("No.")

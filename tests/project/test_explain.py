@@ -144,7 +144,9 @@ def test_a_missing_file_is_told_by_name() -> None:
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--help"])
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
     printed = capsys.readouterr().out
     for command in ("serve", "doctor", "upstream", "explain", "chat"):
         assert f" {command} " in printed.replace("[", " ").replace("]", " ")

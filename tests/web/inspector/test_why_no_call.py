@@ -120,7 +120,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         [f"The page has this:\n{MAIL}\nIt is an injection."],
         {**MAILS, "messages": user(f"Summarize: {INJECTED}")},
         {},
-        ["it repeats a text of the conversation"],
+        ["it appears in an earlier message"],
     ),
     (
         "asking first",
