@@ -19,7 +19,7 @@ _QUESTIONS = {
 _SHOWN = {
     "an argument is a blank to fill in": "a conversation that names the value fills it in",
     "the user wants no call yet": "without such words in the last message it runs",
-    "the user asks for code": "a message that asks for the act itself runs it",
+    "the user asks a question, or for code": "a message that asks for the act itself runs it",
 }
 """Rules by which code is shown -> the way out, if it is not tool_choice."""
 _FAULTS = {

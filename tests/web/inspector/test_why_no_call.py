@@ -123,6 +123,16 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         ["it appears in an earlier message"],
     ),
     (
+        "a question of the user",
+        [f"This is it.\n{MAIL}", "NO"],
+        {**MAILS, "messages": user("Which tool sends a mail?")},
+        {},
+        [
+            "(the user asks a question, or for code)",
+            "a message that asks for the act itself runs it",
+        ],
+    ),
+    (
         "asking first",
         [MAIL, "No."],
         ASKS_FIRST,
