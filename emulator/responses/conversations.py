@@ -20,7 +20,7 @@ from emulator.errors import BadRequest, NotFound
 from emulator.events import new_id
 from emulator.responses.items import MAX_ITEMS, Json, quoted
 from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, store_failures
-from emulator.storage.key_value.leases import LeaseTaken, exclusive_lease
+from emulator.storage.key_value.leases import LEASE_SECONDS, LeaseTaken, exclusive_lease
 
 log = structlog.get_logger()
 
@@ -88,8 +88,9 @@ class Conversations:
     def turn(self, client: str, key: str, items: Sequence[Json]) -> Iterator[None]:
         """The conversation for one response alone, which was asked for after ``items``.
 
-        Raises `BadRequest` with OpenAI's code ``conversation_locked`` if another response works on it or has
-        added its turn meanwhile; `NotFound`, `StoreUnavailable`.
+        Waits as long as a process that was killed keeps its lease. Raises `BadRequest` with OpenAI's code
+        ``conversation_locked`` if another response still works on it then, or has added its turn; `NotFound`,
+        `StoreUnavailable`.
         """
         message = "Another request works on this conversation. Retry in a few seconds."
         locked = BadRequest(message, "conversation", "conversation_locked")
@@ -98,7 +99,7 @@ class Conversations:
         try:
             with (
                 store_failures("The conversation cannot be used"),
-                exclusive_lease(self.store, lease, 0),
+                exclusive_lease(self.store, lease, LEASE_SECONDS + 1),
             ):
                 if len(self.get(client, key).items) != len(items):
                     raise locked

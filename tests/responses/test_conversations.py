@@ -166,9 +166,8 @@ def kept_as_rows(values: Iterable[tuple[str, bytes]]) -> list[tuple[bytes, str]]
     return [(value, key) for key, value in values]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 def test_one_response_at_a_time_works_on_a_conversation(
-    client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
+    client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """Both succeeded, and each knew nothing of the other's turn. OpenAI answers the second with this code."""
     made = client.conversations.create(items=[ADA])
@@ -176,17 +175,34 @@ def test_one_response_at_a_time_works_on_a_conversation(
 
     def slow(_: Any) -> str:
         asked.set()
-        assert refused.wait(20)
+        assert refused.wait(40)
         return "Hello."
+
+    def ask() -> Any:
+        return client.responses.create(model="m", input="Hi.", conversation=made.id)
 
     upstream.reply(slow, "Hello again.")
     with ThreadPoolExecutor(1) as other:
-        first = other.submit(client.responses.create, model="m", input="Hi.", conversation=made.id)
+        first = other.submit(ask)
         assert asked.wait(20)
         with pytest.raises(openai.BadRequestError) as error:
-            client.responses.create(model="m", input="Hi.", conversation=made.id, stream=stream)
+            ask()
         refused.set()
         assert first.result().output_text == "Hello."
     assert (error.value.code, error.value.param) == ("conversation_locked", "conversation")
-    assert client.responses.create(model="m", input="Hi.", conversation=made.id).output_text
+    assert ask().output_text == "Hello again."
     assert len(client.conversations.items.list(made.id).data) == 5
+
+
+def test_a_response_waits_for_the_end_of_one_that_its_client_has_left(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """A user stops an answer and writes the next message."""
+    made = client.conversations.create(items=[ADA])
+    upstream.reply(Reply("Once upon a time. " * 200, chunks=8, delay=0.05), "Short.")
+    with client.responses.create(
+        model="m", input="A story.", conversation=made.id, stream=True
+    ) as stream:
+        next(iter(stream))
+    answer = client.responses.create(model="m", input="Shorter.", conversation=made.id)
+    assert answer.output_text == "Short."

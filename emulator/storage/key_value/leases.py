@@ -19,6 +19,7 @@ from time import monotonic
 
 import structlog
 
+from emulator.client_disconnect import has_disconnected
 from emulator.storage.key_value.interface import KeyValueStore, StoreFailed
 
 log = structlog.get_logger()
@@ -44,11 +45,14 @@ class Lease:
 
 @contextmanager
 def exclusive_lease(store: KeyValueStore, name: str, seconds: float) -> Iterator[Lease]:
-    """The name, for the block alone. Raises `LeaseTaken` after ``seconds``, `StoreFailed`."""
+    """The name, for the block alone.
+
+    Raises `LeaseTaken` after ``seconds``, or if the client disconnects meanwhile; `StoreFailed`.
+    """
     holder = secrets.token_hex(16).encode()
     until = monotonic() + seconds
     while not _hold(store, name, holder):
-        if monotonic() > until:
+        if monotonic() > until or has_disconnected():
             raise LeaseTaken
         Event().wait(_RETRY_SECONDS)
     lease = Lease()
