@@ -192,17 +192,3 @@ def test_one_response_at_a_time_works_on_a_conversation(
     assert (error.value.code, error.value.param) == ("conversation_locked", "conversation")
     assert ask().output_text == "Hello again."
     assert len(client.conversations.items.list(made.id).data) == 5
-
-
-def test_a_response_waits_for_the_end_of_one_that_its_client_has_left(
-    client: openai.OpenAI, upstream: ScriptedUpstream
-) -> None:
-    """A user stops an answer and writes the next message."""
-    made = client.conversations.create(items=[ADA])
-    upstream.reply(Reply("Once upon a time. " * 200, chunks=8, delay=0.05), "Short.")
-    with client.responses.create(
-        model="m", input="A story.", conversation=made.id, stream=True
-    ) as stream:
-        next(iter(stream))
-    answer = client.responses.create(model="m", input="Shorter.", conversation=made.id)
-    assert answer.output_text == "Short."
