@@ -202,4 +202,7 @@ def _prepare_workers(
     from emulator.web.server.keeper import Keeper, with_worker_storage
 
     worker_settings = with_worker_storage(settings, folder)
-    return worker_settings, Keeper(worker_settings, folder)
+    try:
+        return worker_settings, Keeper(worker_settings, folder)
+    except OSError as error:  # the path of a socket may have 107 characters
+        raise CannotServe(f"TMPDIR: {folder}: {error}", code=1) from error

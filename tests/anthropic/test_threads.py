@@ -205,7 +205,7 @@ def test_without_a_store_a_thread_is_refused_and_the_sdk_goes_on_without(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
-    url = start_proxy(store="")
+    url = start_proxy(store="/dev/null/programs.sqlite")
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
         runner = claude.beta.messages.tool_runner(messages=ASK, tools=[get_weather], **FIELDS)
         runner.until_done()
