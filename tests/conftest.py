@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     import openai
 
 StartProxy = Callable[..., str]
+
+# A suite that a script starts in its background inherits an ignored interrupt, which its processes would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile(
     "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

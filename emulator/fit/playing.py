@@ -56,6 +56,8 @@ def open_pipelines(
         for engine in engines:
             opening.callback(engine.close)
         store = open_store(":memory:", settings.store_seconds)
+        if store:
+            opening.callback(store.close)
         yield {
             way.name: Pipeline(
                 settings=settings,
