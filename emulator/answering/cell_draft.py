@@ -28,6 +28,7 @@ from emulator.events import (
     CodeStarted,
     Image,
     Logs,
+    RunStatus,
     ToolCall,
     new_id,
 )
@@ -314,9 +315,10 @@ def run_events(progress: Iterator[Progress], cell: str) -> Generator[AnswerEvent
                     yield ToolCall(key, call.name, call.arguments, call.kind, cell)
                 return FinalReply()
             case Execution():
-                done = step.status == "completed"
-                yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
-                return CellResult(step.model_text(), failed=step.status == "failed")
+                status: RunStatus = "completed" if step.status == "completed" else "failed"
+                text = step.model_text()
+                yield CodeFinished(status, step.outputs, step.files, text)
+                return CellResult(text, failed=step.status == "failed")
     # Two requests brought the same result at the same time: the other one has resumed the cell.
     yield CodeFinished("incomplete")
     return CellResult("(another request resumed this block)", failed=False)
