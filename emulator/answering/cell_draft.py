@@ -119,7 +119,10 @@ class CellDraft:
             yield from self._draft.settle(after)
             return
         (block, code), self._unsettled = self._unsettled, None
-        intent = self._judge.judge_cell(block.before, self._tools(code), after)
+        is_repeated = self._quotations.repeats_calls(code)
+        intent = self._judge.judge_cell(
+            block.before, self._tools(code), after, is_repeated=is_repeated
+        )
         if intent is Intent.MEANT:
             yield from self._accept(block, code)
             return
