@@ -197,6 +197,8 @@ class CodeFinished:
     status: RunStatus
     outputs: tuple[Logs | Image, ...] = ()
     files: tuple[CreatedFile, ...] = ()
+    text: str = ""
+    """What the model sees of a cell that did not wait."""
 
 
 @dataclass(frozen=True)
@@ -345,6 +347,17 @@ def from_same_answer(one: str, other: str) -> bool:
     """Return True if two ids made by `call_id` belong to the same answer."""
     stem = len("call_") + 20
     return len(one) == len(other) == stem + 4 and one[:stem] == other[:stem]
+
+
+def cell_call_id(cell: str, place: int) -> str:
+    """Return the id of the call at index ``place`` of those that a cell makes. ``cell`` is the cell's id
+    without its prefix."""
+    return f"call_{cell}{place:04x}"
+
+
+def calling_cell(call: str) -> str:
+    """Return the cell that makes a call with this id, if a cell does."""
+    return call.removeprefix("call_")[:-4]
 
 
 def program_id(first_call: str) -> str:

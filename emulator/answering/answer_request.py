@@ -57,6 +57,8 @@ class AnswerRequest:
     """The history as the client sent it, without the hosted calls that were inserted."""
     asks_approval: bool = False
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
+    shows_cells: bool = False
+    """The client sends back the cells of earlier answers, with their outputs."""
 
     @property
     def settings(self) -> Settings:

@@ -84,13 +84,17 @@ class IntentJudge:
         before = self.before(block)
         return max(before, self._bounded(self._after(block, after)))
 
-    def judge_cell(self, before: str, tools: Collection[str], after: str = "") -> Intent:
+    def judge_cell(
+        self, before: str, tools: Collection[str], after: str = "", *, is_repeated: bool = False
+    ) -> Intent:
         """Judge code for the interpreter by the words around it. Only a call of a tool that acts may be
-        doubtful."""
+        doubtful. ``is_repeated``: its calls were made before the user's message."""
         words = intent_before(before)
         if not self.acts(tools):
             return self._bounded(Intent.SHOWN if words is Intent.SHOWN else Intent.MEANT)
         withheld = words is not Intent.MEANT and self._withholds(tools)
+        if words is None and before.strip() and is_repeated:
+            words = Intent.DOUBTFUL
         said = [words or Intent.MEANT, intent_after(after, acts=True), Intent(2 * withheld)]
         return self._bounded(max(said))
 
@@ -146,7 +150,7 @@ class IntentJudge:
     def _doubts(self, block: DraftBlock) -> list[str]:
         """Why the block may be content. An announcement outweighs all that its code does not say."""
         own, request, words = block.own_names, self.request, block.before.strip()
-        # Both are only words: together they are one doubt.
+        # These three are one doubt.
         hint = block.intent_before
         asked = request.asks_for_code or (words and request.asks and block.is_ambiguous)
         follows_code = self._shown or "```" in block.before
@@ -161,6 +165,7 @@ class IntentJudge:
         context = {
             "the words before it": hint,
             "the user asks a question, or for code": asked and not hint,
+            "it repeats earlier calls": words and block.is_repeated and not (hint or asked),
             "it follows code that is shown": follows_code,
             "it follows a call that is shown": self._shown_call,
             "it cannot be read": words and block.error and block.is_ambiguous,

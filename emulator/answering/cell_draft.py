@@ -28,6 +28,7 @@ from emulator.events import (
     CodeStarted,
     Image,
     Logs,
+    RunStatus,
     ToolCall,
     new_id,
 )
@@ -118,7 +119,10 @@ class CellDraft:
             yield from self._draft.settle(after)
             return
         (block, code), self._unsettled = self._unsettled, None
-        intent = self._judge.judge_cell(block.before, self._tools(code), after)
+        is_repeated = self._quotations.repeats_calls(code)
+        intent = self._judge.judge_cell(
+            block.before, self._tools(code), after, is_repeated=is_repeated
+        )
         if intent is Intent.MEANT:
             yield from self._accept(block, code)
             return
@@ -314,9 +318,10 @@ def run_events(progress: Iterator[Progress], cell: str) -> Generator[AnswerEvent
                     yield ToolCall(key, call.name, call.arguments, call.kind, cell)
                 return FinalReply()
             case Execution():
-                done = step.status == "completed"
-                yield CodeFinished("completed" if done else "failed", step.outputs, step.files)
-                return CellResult(step.model_text(), failed=step.status == "failed")
+                status: RunStatus = "completed" if step.status == "completed" else "failed"
+                text = step.model_text()
+                yield CodeFinished(status, step.outputs, step.files, text)
+                return CellResult(text, failed=step.status == "failed")
     # Two requests brought the same result at the same time: the other one has resumed the cell.
     yield CodeFinished("incomplete")
     return CellResult("(another request resumed this block)", failed=False)

@@ -19,7 +19,6 @@ from emulator.events import (
     CodeDelta,
     CodeStarted,
     ToolCall,
-    new_id,
 )
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
@@ -70,14 +69,15 @@ def resume_cell(
         return FinalReply()
     yield session.accepted()
     # A new item: the Agents SDK drops an item whose id appeared in an earlier response.
-    yield CodeStarted(new_id(PREFIX), session.container.id, resumes=cell)
+    item = f"{cell}_{len(waiting.ids)}"
+    yield CodeStarted(item, session.container.id, resumes=cell)
     yield CodeDelta(waiting.code)
     yield CodeComplete(waiting.code)
     values = {
         key: failed_result(text) if failures[key] else parse_result(text)
         for key, text in results.items()
     }
-    run = session.interpreter.resume(session.container, values, refused)
+    run = session.interpreter.resume(session.container, values, toolset, refused)
     verdict = yield from run_events(run, cell)
     if isinstance(verdict, CellResult):
         code = waiting.code.rstrip("\n")

@@ -44,6 +44,8 @@ class DraftBlock:
     is_program: bool = False
     quoted: list[str] = field(default_factory=list)
     """Its quoted statements, or its text, about which the model is asked (`quotations`)."""
+    is_repeated: bool = False
+    """Its calls were made before the user's message."""
     before: str = ""
     """The words before the block."""
     tools: set[str] = field(default_factory=set)

@@ -81,7 +81,9 @@ class HostedCalls:
         self._answer = answer
         self._close = close
         client, model = request.client, request.chat.model
-        self._history = HostedHistory(store, client, model, request.client_messages)
+        self._history = HostedHistory(
+            store, client, model, request.client_messages, request.shows_cells
+        )
         self._running = RunningCalls(self._history, until)
         limit = request.settings.hosted_calls
         self._limit = min(limit, request.chat.max_tool_calls or limit)

@@ -1,14 +1,14 @@
-"""What a client's history lacks of hosted calls, so that they are never made twice and each prompt starts
-with the last one.
+"""What a client's history lacks of hosted calls and cells, so that they are never made twice and each prompt
+starts with the last one.
 
 A client of chat completions knows only its own calls and the answer's words. Before an answer ends, the
 messages between the client's last message and the answer are stored:
 
-    hidden:...  the hosted calls of an answer and their results   by the answer's first call of the client, or
-                                                                  by the digest of the answer
+    hidden:...  the hosted calls and cells of an answer,          by the answer's first call of the client, or
+                and their results                                 by the digest of the answer
     result:...  the result of one hosted call                     by the call's id
 
-The next request gets them inserted, unless its history has these calls itself (Responses, Messages). The
+The next request gets them inserted, unless its history has them itself (Responses, Messages). The
 results serve requests that are repeated after a failure: a resumed program makes calls with the same ids.
 Those with images also replace the text that these two APIs have for them. Knows nothing of tools.
 """
@@ -45,6 +45,8 @@ class HostedHistory:
     client: str
     model: str
     messages: Sequence[Message]
+    shows_cells: bool = False
+    """The client's history has the cells of earlier answers."""
 
     def restored(self) -> list[Message]:
         """The history with the hosted calls, and the images of their results, that it lacks."""
@@ -96,7 +98,9 @@ class HostedHistory:
             self._start, [*self.messages, Message(role="assistant", content=words)]
         )
         key = self._key("hidden", calls[0] if calls else digest)
-        if not any(message.role == "tool" for message in hidden):
+        if self.shows_cells and not any(message.role == "tool" for message in hidden):
+            hidden = hidden[-1:]
+        if len(hidden) == 1:
             if not calls:  # the same answer in the same words may have been given with calls before
                 with suppress(StoreFailed):
                     self.store.delete([key])

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emulator.answering.hosted_history import assistant_message, result_message
+from emulator.answering.prompt import cell_history
 from emulator.events import (
     AnswerEvent,
+    CodeComplete,
+    CodeFinished,
+    CodeStarted,
     ContentDelta,
     Finish,
     ProgramFinished,
@@ -22,9 +26,16 @@ from emulator.protocol import HistoryProgram, Message
 
 @dataclass
 class Round:
-    """One reply of the model, or one run of a program or cell."""
+    """The replies of the model up to its next calls, or one run of a program or cell.
 
+    All replies but the last are cells that make no calls.
+    """
+
+    cells: list[Message] = field(default_factory=list)
+    """These cells, with the words before each, and their outputs."""
     words: list[str] = field(default_factory=list)
+    cell_words: int = 0
+    """The number of the ``words`` that are before the last of these cells."""
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     run_here: list[str] = field(default_factory=list)
@@ -33,6 +44,8 @@ class Round:
     finish: Finish = field(default_factory=lambda: Finish("stop", Usage()))
     program: HistoryProgram | None = None
     """The program that the round starts, if the client sees it."""
+    code: str | None = None
+    """The cell that runs. None if a waiting cell resumes, whose calls the history has."""
     ended: list[ProgramFinished] = field(default_factory=list)
 
     @property
@@ -49,6 +62,14 @@ class Round:
                 self.program = HistoryProgram(id=key, code=code, fingerprint=fingerprint)
             case ProgramFinished():
                 self.ended.append(event)
+            case CodeStarted(resumes=earlier):
+                self.code = None if earlier else ""
+            case CodeComplete(code) if self.code is not None:
+                self.code = code
+            case CodeFinished(status, text=text) if self.code and status != "incomplete":
+                words, failed = "".join(self.words[self.cell_words :]), status == "failed"
+                self.cells += cell_history(self.code, text, failed=failed, words=words)
+                self.cell_words = len(self.words)
             case ContentDelta(text):
                 self.words.append(text)
             case ReasoningDelta(text):
@@ -56,6 +77,8 @@ class Round:
 
     def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
         """The round in the history."""
-        answer = assistant_message("".join(self.words), self.calls, "".join(self.reasoning))
+        words = "".join(self.words[self.cell_words :])
+        answer = assistant_message(words, self.calls, "".join(self.reasoning))
         answer = answer.model_copy(update={"program": self.program} if self.program else {})
-        return [answer, *(result_message(key, results[key]) for key in self.run_here)]
+        results_here = (result_message(key, results[key]) for key in self.run_here)
+        return [*self.cells, answer, *results_here]

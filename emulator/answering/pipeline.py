@@ -151,9 +151,8 @@ class Pipeline:
         deferred = None
         if (chat.n or 1) == 1:
             chat, hosted, deferred = defer_tools(chat, hosted, tool_tokens(route))
-        if hosted.tools or hosted.listings:
-            history = HostedHistory(self.store, client, chat.model, chat.messages)
-            chat = chat.with_messages(history.restored())
+        history = HostedHistory(self.store, client, chat.model, chat.messages)
+        chat = chat.with_messages(history.restored())
         if deferred:
             chat = chat.with_messages(deferred.with_results(chat.messages))
         if hosted.tools:
@@ -173,7 +172,8 @@ class Pipeline:
 
     def _events(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
-        if not (request.hosted.tools or request.hosted.listings):
+        hides_cells = request.interpreter is not None and not request.shows_cells
+        if not (request.hosted.tools or request.hosted.listings or hides_cells):
             return self._with_fallbacks(request, until)
         waiting_run = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
         answer = partial(self._with_fallbacks, until=until, waiting_run=waiting_run)

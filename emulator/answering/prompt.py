@@ -157,11 +157,11 @@ def cell_messages(
     ]
 
 
-def cell_history(code: str, output: str, *, failed: bool) -> list[Message]:
-    """A cell of an earlier answer, as the model saw it then."""
+def cell_history(code: str, output: str, *, failed: bool, words: str = "") -> list[Message]:
+    """A cell that ran earlier, and the words before it, as the model saw them then."""
     return [
         Message.model_validate(message)
-        for message in cell_messages("", code, output, failed=failed, last=False)
+        for message in cell_messages(words, code, output, failed=failed, last=False)
     ]
 
 

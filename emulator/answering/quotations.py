@@ -123,6 +123,14 @@ class Quotations:
         own = all(call is not None and self._is_own(call) for call in calls)
         return not own and self.contains(text)
 
+    def repeats_calls(self, source: str) -> bool:
+        """Return True if all calls in code whose arguments are literals were made before the user's message,
+        which the model answers now."""
+        if not self._messages or self._messages[-1].role != "user":
+            return False
+        calls = [call for call in written_calls(source, self._toolset.names) if call is not None]
+        return bool(calls) and all(call.key in self._earlier_calls for call in calls)
+
     def begins_call(self, call: WrittenCall) -> bool:
         """Return True if a message has a call whose last argument begins like that of ``call``."""
         return self._quotes(call, unfinished=True)

@@ -110,7 +110,7 @@ def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Messa
             case "tool_use":
                 calls.append(cells.call(_call(block, at), block))
             case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
-                calls += _hosted_calls(block, at)
+                calls += (cells.call(call, block) for call in _hosted_calls(block, at))
             case "mcp_tool_result" | "tool_search_tool_result":
                 flush()
                 converted.append(_hosted_result(block, at))

@@ -53,7 +53,9 @@ def answer(
         chat = chat_request(joined, stored, betas)
         if request.compaction is not None:
             chat = _summarizing(chat, request.compaction)
-        answer_request = replace(pipeline.read(chat, client), finds_stop_string=True)
+        answer_request = replace(
+            pipeline.read(chat, client), finds_stop_string=True, shows_cells=True
+        )
     except EmulatorError as error:
         raise at_client_place(error, joined, offered) from error
     writer = MessageWriter(

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from emulator.events import CreatedFile, Image, Logs, new_id
+from emulator.events import CreatedFile, Image, Logs, cell_call_id
 from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
@@ -114,7 +114,8 @@ class RunningCell:
                 )
                 continue
             try:
-                calls = {new_id("call_"): call for call in self._sendable_calls(step)}
+                new = enumerate(self._sendable_calls(step), len(self.ids))
+                calls = {cell_call_id(self.key, place): call for place, call in new}
             except BindError as error:
                 problems = "; ".join(str(problem) for problem in error.problems)
                 steps = notebook.refuse(f"{error.call}: {problems}")

@@ -143,11 +143,16 @@ class Interpreter:
         return WaitingCell(cell.key, container_id, cell.code, cell.waiting.calls, tuple(cell.ids))
 
     def resume(
-        self, container: Container, results: Mapping[str, Any], refused: Collection[str] = ()
+        self,
+        container: Container,
+        results: Mapping[str, Any],
+        toolset: Toolset,
+        refused: Collection[str] = (),
     ) -> Iterator[Progress]:
         """Give a waiting cell the results of its calls, by id. Yields nothing if it no longer waits.
 
-        ``refused`` are the ids of calls that the user rejected.
+        From now on it may call the functions of ``toolset``. ``refused`` are the ids of calls that the user
+        rejected.
         """
         with self._kernels.using(container) as kernel:
             cell, notebook = kernel.waiting, kernel.notebook
@@ -156,6 +161,7 @@ class Interpreter:
             if cell.waiting.calls.keys() != results.keys():
                 return
             values = [results[key] for key in cell.waiting.calls]
+            cell.toolset = toolset
             for key in refused:
                 cell.refused = cell.waiting.calls[key].name
             request = _CellRequest(cell)

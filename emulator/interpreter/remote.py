@@ -68,9 +68,13 @@ class RemoteInterpreter:
         return cell
 
     def resume(
-        self, container: Container, results: Mapping[str, Any], refused: Collection[str] = ()
+        self,
+        container: Container,
+        results: Mapping[str, Any],
+        toolset: Toolset,
+        refused: Collection[str] = (),
     ) -> Iterator[Progress]:
-        return self._stream("resume", container, dict(results), list(refused))
+        return self._stream("resume", container, dict(results), toolset, list(refused))
 
     def libraries(self, container: Container) -> dict[str, str]:
         if self._libraries is None:

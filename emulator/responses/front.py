@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -193,6 +193,7 @@ class ResponseFront:
             update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
             chat = chat.model_copy(update=update)
             answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
+            answer_request = replace(answer_request, shows_cells=True)
         except EmulatorError as error:
             raise at_client_place(error, offered.places) from error
         return _ReadRequest(answer_request, history, input_items, new_tools)

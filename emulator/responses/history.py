@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from emulator.answering.cell_resume import NO_OUTPUT
 from emulator.answering.prompt import cell_history
-from emulator.events import from_same_answer
+from emulator.events import calling_cell, from_same_answer
 from emulator.hosted.hosted_tool import IMAGE
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
 from emulator.responses import item_types
@@ -19,14 +20,14 @@ from emulator.responses.tools import chat_names, qualified
 
 
 def messages(items: Sequence[Item]) -> list[Message]:
-    """Convert ``items``, in order. Reasoning is skipped: models do not see the reasoning of earlier turns.
+    """Convert ``items``, in order. Models do not see the reasoning of earlier turns.
 
     Calls become ``tool_calls`` of the preceding assistant message, as in chat, so that a suspended program
     finds the results of its calls (`resume.py`).
     """
-    chat = _Chat()
+    chat = _Chat(items)
     before: Item | None = None
-    for item in items:
+    for item in _without_reasoning(items):
         match item:
             case item_types.MessageItem(role=role, content=parts):
                 content = _content(role, parts)
@@ -52,9 +53,13 @@ def messages(items: Sequence[Item]) -> list[Message]:
                 if (summary := summary_of(hidden)) is not None:
                     chat.messages.append(Message(role="user", content=summary))
             case item_types.CodeCallItem():
-                chat.messages.extend(_cell(item))
+                chat.add_cell(item)
         before = item
     return chat.messages
+
+
+def _without_reasoning(items: Sequence[Item]) -> list[Item]:
+    return [one for one in items if not isinstance(one, item_types.ReasoningItem)]
 
 
 _BEFORE_BREAK = (item_types.CodeCallItem, item_types.CallOutputItem)
@@ -63,15 +68,18 @@ _BEFORE_BREAK = (item_types.CodeCallItem, item_types.CallOutputItem)
 class _Chat:
     """The messages so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[Item]) -> None:
         self.messages: list[Message] = []
         self._hosted_calls: set[str] = set()
         self._results: dict[str, int] = {}
         """Call id -> the place of its result, or of the client's decision about it."""
-        self._programs: dict[str, HistoryProgram] = {}
-        """The programs without a call so far, by id."""
+        calls = (i.call_id for i in items if isinstance(i, item_types.CallItem))
+        self._calling_cells = set(map(calling_cell, calls))
+        cells = (one for one in items if isinstance(one, item_types.CodeCallItem))
+        self._programs = {cell.key: program for cell in cells if (program := _program(cell))}
+        """The programs and cells without a call so far, by id."""
         self._places: dict[str, int] = {}
-        """The id of a program -> the place of the message with its first call."""
+        """The id of a program or cell -> the place of the message with its first call."""
 
     def add_program(self, item: item_types.ProgramItem | item_types.ProgramOutputItem) -> None:
         """Add a program to the message that will have its first call, or its end to that message."""
@@ -82,6 +90,14 @@ class _Chat:
         elif (at := self._places.get(key)) is not None and (shown := self.messages[at].program):
             end = {"result": item.result, "failed": item.status == "incomplete"}
             self._change(at, program=shown.model_copy(update=end))
+
+    def add_cell(self, cell: item_types.CodeCallItem) -> None:
+        """Add a cell with its output, unless the message with its first call has them.
+
+        A cell that waits for a call is skipped: its call is shown, and the ended cell is another item.
+        """
+        if cell.status != "incomplete" and cell.key not in self._calling_cells:
+            self.messages += cell_history(cell.code, _output(cell), failed=cell.status == "failed")
 
     def add_message(self, message: Message) -> None:
         """Add a message; the rest of an answer, which the writer separated from its start by a web search
@@ -99,6 +115,9 @@ class _Chat:
         Clients send the items of an answer in their original order, or each call followed by its output. A
         hosted call may be in two items: the approval request, and the call that ran.
         """
+        cell = calling_cell(call.id)
+        if caller is None and (cell in self._programs or cell in self._places):
+            caller = cell
         call = call.model_copy(update={"caller": caller})
         if call.server_label is not None:
             if call.id in self._hosted_calls:
@@ -158,16 +177,17 @@ class _Chat:
             )
 
 
-def _cell(cell: item_types.CodeCallItem) -> Iterator[Message]:
-    """A cell of the code interpreter: the model's code block, and a user message with its output.
+def _program(cell: item_types.CodeCallItem) -> HistoryProgram | None:
+    """A cell that ended with known outputs, as the program that makes its calls."""
+    if cell.status == "incomplete" or cell.outputs is None:
+        return None
+    result, failed = _output(cell) or NO_OUTPUT, cell.status == "failed"
+    return HistoryProgram(id=cell.key, code=cell.code, result=result, failed=failed)
 
-    A cell that waits for a call is skipped: its call is shown, and the ended cell is another item.
-    """
-    if cell.status == "incomplete":
-        return
+
+def _output(cell: item_types.CodeCallItem) -> str:
     outputs = [IMAGE if one.type == "image" else one.logs for one in cell.outputs or ()]
-    output = "\n".join(output.rstrip("\n") for output in outputs)
-    yield from cell_history(cell.code, output, failed=cell.status == "failed")
+    return "\n".join(output.rstrip("\n") for output in outputs)
 
 
 def _content(role: str, parts: Sequence[Part]) -> str | list[dict[str, Any]]:

@@ -162,6 +162,11 @@ class CodeCallItem(ItemModel):
     outputs: tuple[CellOutput, ...] | None = None
     status: Status = "completed"
 
+    @property
+    def key(self) -> str:
+        """The cell's id in those of its calls. Each time that it continues, it is a new item."""
+        return self.id.removeprefix("ci_").partition("_")[0]
+
 
 class CompactionItem(ItemModel):
     """A summary of the conversation so far, opaque to clients (`compaction.py`)."""

@@ -10,17 +10,24 @@ import openai
 import pytest
 
 from sandbox.fences import probes
-from tests.support.agents import converse
+from tests.hosted.test_fronts import LOOPS
+from tests.support.agents import broken_prefixes, converse
 from tests.support.approver import Approver
 from tests.support.chat import BOTH
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import INTERPRETER, LOCAL, TOOLS
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 
 _PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 SEARCH, BOOK, CHECK = TOOLS
+
+
+def _name(cell: str) -> str:
+    return next(name for name, value in globals().items() if value is cell)
+
+
 CELL = """import math
 print(math.floor(1.5))
 hits = search('Oslo')
@@ -121,3 +128,68 @@ def test_a_cell_waits_for_the_approval_of_its_call_and_is_shown_once(
         assert kinds.count("server_tool_use") == kinds.count("code_execution_tool_result") == 1
         assert kinds.count("mcp_tool_use") == kinds.count("mcp_tool_result") == 3
         assert kinds[-1] == "text"
+
+
+# The next turns
+
+PLAIN = "x = 6 * 7\nprint('plain', x)"
+HOSTED = "print('hosted', search('Rome'))"
+OWN = "print('own', book('a1')['booked'])"
+BOTH_KINDS = "print('both', book('a2')['booked'], check('a2'))"
+FAILED = "book('a3')\nraise ValueError('failed here')"
+CELLS_OF_AN_ANSWER: list[list[str]] = [
+    [PLAIN],
+    [HOSTED],
+    [OWN],
+    [BOTH_KINDS],
+    [FAILED, OWN],
+    [OWN, HOSTED],
+    [HOSTED, BOTH_KINDS, OWN],
+    [OWN, PLAIN],
+]
+PRINTED = {
+    PLAIN: "plain 42",
+    HOSTED: "hosted []",
+    OWN: "own a1",
+    BOTH_KINDS: "both a2 on time",
+    FAILED: "ValueError: failed here",
+}
+
+
+@pytest.mark.parametrize("cells", CELLS_OF_AN_ANSWER, ids=lambda cells: "+".join(map(_name, cells)))
+@pytest.mark.parametrize("api", ["chat", *LOOPS])
+def test_the_next_turn_shows_each_cell_once_as_the_model_saw_it(
+    start_proxy: Any, upstream: ScriptedUpstream, api: str, cells: list[str]
+) -> None:
+    url = start_proxy(hosted=HostedFunctions(LOCAL, [SEARCH, CHECK], always=True))
+    replies = [f"Step {n}.\n```python\n{cell}\n```" for n, cell in enumerate(cells)]
+    upstream.reply(*(Reply(text, reasoning="Hm.") for text in [*replies, "Done."]), "Bye.")
+    tools, local = [INTERPRETER, BOOK, SERVER], {"book": LOCAL["book"]}
+    if api == "chat":
+        client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+        converse(client, ["Go.", "Thanks."], tools=tools, local=local)
+    else:
+        agent = LOOPS[api](url, tools, local)
+        assert [agent.say("Go.").strip(), agent.say("Thanks.")] == ["Done.", "Bye."]
+    assert broken_prefixes(upstream.requests) == []
+    texts = "\n".join(str(m["content"]) for m in upstream.requests[-1]["messages"][1:])
+    for cell in cells:
+        assert (texts.count(cell), texts.count(PRINTED[cell])) == (1, 1), texts
+    assert "\n\nDone." not in texts.replace("```\n\nDone.", "")
+
+
+def test_a_cell_calls_no_function_that_the_later_request_does_not_offer(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
+    upstream.reply("```python\nprint(search('Rome'))\nbook('a1')\n```", "Not booked.")
+    messages: list[Any] = [{"role": "user", "content": "Go."}]
+    request: dict[str, Any] = {"model": "m", "messages": messages}
+    first = client.chat.completions.create(tools=[INTERPRETER, SEARCH, BOOK], **request)
+    message = first.choices[0].message
+    [call] = message.tool_calls or ()
+    messages += [message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "[]"}]
+    second = client.chat.completions.create(tools=[INTERPRETER, SEARCH], **request)
+    assert second.choices[0].message.tool_calls is None
+    assert second.choices[0].message.content == "Not booked."
+    assert "book" in upstream.requests[1]["messages"][-1]["content"]

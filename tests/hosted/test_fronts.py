@@ -68,6 +68,7 @@ class ResponsesLoop:
 
     def _create(self, new: list[Any]) -> Json:
         request: Json = {"model": "m", "tools": self._tools, "input": new}
+        request["include"] = ["code_interpreter_call.outputs"]
         if self._history == "items":
             self._items += new
             request |= {"input": self._items, "store": False}
@@ -91,6 +92,8 @@ class MessagesLoop:
         self._local = local
         self._tools = [self._tool(tool["function"]) for tool in tools if "function" in tool]
         self._tools.append({"type": "mcp_toolset", "mcp_server_name": "shop"})
+        if any(tool["type"] == "code_interpreter" for tool in tools):
+            self._tools.append({"type": "code_execution_20250825", "name": "code_execution"})
 
     def _tool(self, function: Json) -> Json:
         return {"name": function["name"], "input_schema": function["parameters"]}

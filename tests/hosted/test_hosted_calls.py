@@ -281,3 +281,20 @@ def test_several_answers_are_refused(start_proxy: Any) -> None:
     client = connect(start_proxy(hosted=hosted(CHECK)))
     with pytest.raises(openai.BadRequestError, match="n must be 1"):
         plain(client, model="m", messages=GO, tools=[SERVER], n=2)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [{}, {"tools": [BOOK]}, {"tools": [BOOK, SERVER], "tool_choice": "none"}],
+    ids=["no tools", "the client's tools", "tool_choice none"],
+)
+def test_the_model_sees_earlier_calls_of_tools_that_a_later_request_does_not_offer(
+    start_proxy: Any, upstream: ScriptedUpstream, later: Any
+) -> None:
+    client = connect(start_proxy(hosted=hosted(SEARCH)))
+    upstream.reply(block("search('Rome')\nbook('a1')"), "Booked.", "Bye.")
+    messages = converse(client, ["Go."], tools=[BOOK, SERVER], local=LOCAL)
+    messages.append({"role": "user", "content": "Thanks."})
+    client.chat.completions.create(model="m", messages=messages, **later)
+    shown = str(upstream.requests[-1]["messages"])
+    assert ("search(" in shown, "[]" in shown) == (True, True)

@@ -86,7 +86,10 @@ def check_events(events: list[Json]) -> Json:
         index = event["output_index"]
         if kind == "output_item.added":
             assert index == len(added), "output indices are dense"
-            only_calls = all(added[one]["type"] == "mcp_call" for one in open_items)
+            may_be_open = {"mcp_call"}
+            if event["item"]["type"] == "mcp_call":  # a cell waits for the call
+                may_be_open.add("code_interpreter_call")
+            only_calls = all(added[one]["type"] in may_be_open for one in open_items)
             assert only_calls, "an item begins before the last one is done"
             added.append(event["item"])
             open_items[index] = ""
