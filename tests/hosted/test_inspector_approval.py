@@ -221,12 +221,13 @@ def test_arguments_are_shown_whole_and_never_as_markup(
     start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     person = start()
-    evil = "<script>alert(1)</script>" + "x" * 60_000 + "the end"
+    evil = "<script>alert(1)</script>\u202e" + "x" * 60_000 + "the end"
     upstream.reply(f"```python\nbook({evil!r})\n```", "Done.")
     answer = ask(person)
     wait_until(person.waiting)
     assert "<script>alert" not in person.page()
-    assert evil in html.unescape(person.page())
+    assert evil.replace("\u202e", r"\u202e") in html.unescape(person.page())
+    assert "\u202e" not in person.page()  # it would show the rest backwards
     person.decide("decline")
     answer.result(20)
 
