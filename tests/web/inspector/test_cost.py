@@ -214,14 +214,15 @@ def test_every_attempt_at_every_upstream_is_counted_once_for_its_model(
             ], case
 
 
+@pytest.mark.parametrize("api", APIS)
 def test_a_client_that_left_has_paid_for_what_it_got(
-    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream, api: Api
 ) -> None:
     proxy = inspect()
     upstream.reply(Reply("It is sunny. " * 30, chunks=3, delay=0.02))
     before = counted(proxy)
-    body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], "stream": True}
-    with connect(proxy.url, post_bytes("/v1/chat/completions", body)) as connection:
+    body = request_body(api, GET_WEATHER, stream=True)
+    with connect(proxy.url, post_bytes(PATHS[api], body)) as connection:
         read_until(connection, b"sun")
     wait_until(lambda: "left" in shown(proxy.get("/?state=left")[2]).partition("State")[2])
     wait_until(lambda: counted(proxy) != before)
