@@ -51,8 +51,7 @@ ANSWER_SECONDS = Histogram(
 )
 TOKENS = Counter(
     "emulator_tokens",
-    "Tokens of all model turns, reported or estimated, and those that passed-on responses report; "
-    "in: prompts, out: replies",
+    "Tokens of all model turns and passed-on requests, reported or estimated; in: prompts, out: replies",
     ["direction", "model", "client"],
 )
 TOKENS_SAVED = Counter(

@@ -44,7 +44,7 @@ class TracePage:
     selected: Mapping[str, str] = field(default_factory=dict)
     """The chosen values of `FIELDS`, and of ``since``."""
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The values of all requests, the most frequent first."""
+    """The most frequent values of all requests first; the chosen value is among them."""
     sums: Mapping[str, int] = field(default_factory=dict)
     """Of all requests that are found: ``tokens_in``, ``tokens_out``, ``turns_saved`` and ``repairs``, and how
     many have estimated tokens (``is_estimated``)."""
@@ -90,11 +90,12 @@ def select_page(
     page = int(number) if number.isascii() and number.isdecimal() and len(number) < 8 else 1
     page = min(max(page, 1), pages)
     start = (page - 1) * ROWS_PER_PAGE
-    counts = {key: Counter(v for row in rows for v in of(row) if v) for key, of in FIELDS.items()}
-    choices = {
-        key: [value[:_MAX_QUERY] for value, _ in count.most_common(_MAX_CHOICES)]
-        for key, count in counts.items()
-    }
+    choices: dict[str, list[str]] = {}
+    for key, of in FIELDS.items():
+        count = Counter(value for row in rows for value in of(row) if value)
+        choices[key] = [value[:_MAX_QUERY] for value, _ in count.most_common(_MAX_CHOICES)]
+        if (chosen := selected.get(key)) and chosen not in choices[key]:
+            choices[key].append(chosen)
     names = ("tokens_in", "tokens_out", "turns_saved", "repairs", "is_estimated")
     sums = {name: sum(getattr(row, name) for row in found) for name in names}
     shown = found[start : start + ROWS_PER_PAGE]

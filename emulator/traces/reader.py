@@ -48,6 +48,10 @@ class TraceReader:
         fields = self._call("related", own.to_json(), first_prompt)
         return RelatedRequests(tuple(fields["steps"]), fields["continues"])
 
+    def running_clients(self) -> dict[str, str]:
+        """The clients that wait for an answer, with their names."""
+        return dict(self._call("running_clients"))
+
     def clear(self, client: str | None = None) -> int:
         """Remove them. Returns their number."""
         return int(self._call("clear", client))

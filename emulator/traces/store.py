@@ -66,6 +66,7 @@ class TraceStore:
             "traces.page": self._page,
             "traces.get": self._get,
             "traces.related": self._related,
+            "traces.running_clients": self._running_clients,
             "traces.clear": self._clear,
             "traces.count_and_bytes": self._count_and_bytes,
         }
@@ -110,6 +111,10 @@ class TraceStore:
     def _related(self, summary: Mapping[str, Any], first_prompt: Sequence[int]) -> dict[str, Any]:
         own = TraceSummary.from_json(summary)
         return asdict(find_related(own, first_prompt, self._summaries_of(own.client)))
+
+    def _running_clients(self) -> dict[str, str]:
+        rows = [row for row in self._summaries_of(None) if row.state == "running"]
+        return {row.client: row.client_label for row in rows}
 
     def _clear(self, client: str | None) -> int:
         with self._lock:

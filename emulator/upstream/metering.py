@@ -53,19 +53,20 @@ def open_metered(
         turn.ended = trace.now()
         turn.error = received.error.message if received.error else ""
         _count_tokens(turn, messages, received)
-        _add_to_metrics(trace, turn)
-        if spend is not None:
-            spend(turn.prompt_tokens + turn.completion_tokens)
+        _charge(trace, turn, spend)
 
     reply.on_first_output = first_output
     reply.on_close(close)
     return reply
 
 
-def _add_to_metrics(trace: Trace, turn: Turn) -> None:
+def _charge(trace: Trace, turn: Turn, spend: Spend | None) -> None:
+    """Add the turn's tokens to the metrics and to what its client has used."""
     model = metrics.model_label(str(turn.fields.get("model") or ""))
     metrics.TOKENS.labels("in", model, trace.client_name).inc(turn.prompt_tokens)
     metrics.TOKENS.labels("out", model, trace.client_name).inc(turn.completion_tokens)
+    if spend is not None:
+        spend(turn.prompt_tokens + turn.completion_tokens)
 
 
 def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
@@ -74,7 +75,8 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
     turn.prompt_tokens = estimate_tokens(messages) if prompt is None else prompt
     turn.completion_tokens = received.chunks if completion is None else completion
-    turn.is_estimated = prompt is None or completion is None
+    # Some servers report usage with each chunk: before the end it is what they had counted so far.
+    turn.is_estimated = prompt is None or completion is None or not received.has_finish
     prompt_details = usage.get("prompt_tokens_details") or {}
     turn.cached_tokens = _count(prompt_details, "cached_tokens") or 0
     completion_details = usage.get("completion_tokens_details") or {}
@@ -110,7 +112,7 @@ def pass_on_metered(
     """Send a passed-on request; its bodies are not recorded. Raises `UpstreamFailed` as ``send`` does.
 
     Only the numbers of tokens near either end of a response that is text are read. Without a total,
-    ``request_chars`` and the response's size are the estimate that is spent.
+    ``request_chars`` and the response's size are the estimate.
     """
     trace = _current_trace()
     trace.mode, trace.upstream, trace.model = "passed", upstream, model or ""
@@ -144,10 +146,11 @@ def pass_on_metered(
         if (total := reported.get(b"total")) is not None:
             output = reported.get(b"completion", reported.get(b"output", 0))
             turn.prompt_tokens, turn.completion_tokens = max(total - output, 0), output
-            _add_to_metrics(trace, turn)
-        if spend is not None:
-            estimated = (request_chars + (size if is_text else 0)) // _CHARS_PER_TOKEN
-            spend(estimated if total is None else total)
+        else:
+            turn.prompt_tokens = request_chars // _CHARS_PER_TOKEN
+            turn.completion_tokens = size // _CHARS_PER_TOKEN if is_text else 0
+            turn.is_estimated = True
+        _charge(trace, turn, spend)
 
     body.on_data = look
     body.on_close(close)

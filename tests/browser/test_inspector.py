@@ -265,6 +265,26 @@ def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url:
     assert not listing.evaluate("window.ran")
 
 
+def test_the_filters_learn_of_new_requests_and_keep_what_is_being_chosen(
+    page: Page, url: str
+) -> None:
+    """They knew the models of the moment when the page was opened."""
+    page.goto("/?state=answered")
+    hello = [{"role": "user", "content": "Hello."}]
+    ask(f"{url}/v1/chat/completions", {"model": "a-new-model", "messages": hello})
+    models = page.get_by_role("combobox", name="model")
+    expect(models.locator("option", has_text="a-new-model")).to_have_count(1)
+    expect(page.get_by_role("combobox", name="state")).to_have_value("answered")
+    models.select_option("a-new-model")
+    ask(f"{url}/v1/chat/completions", {"model": "another-model", "messages": hello})
+    expect(page.locator("#rows")).to_contain_text("another-model")
+    expect(models).to_have_value("a-new-model")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**model=a-new-model**")
+    expect(page.locator(".requests tbody tr")).to_have_count(1)
+    expect(models.locator("option", has_text="another-model")).to_have_count(1)
+
+
 def test_a_hosted_call_waits_until_it_is_approved_on_the_page(page: Page, url: str) -> None:
     request = {
         "model": "m",

@@ -8,11 +8,13 @@ import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulator.traces.listing import ROWS_PER_PAGE
 from tests.hosted.test_mcp_over_http import PATHS, body
 from tests.support.approver import CALLS, PAGE, Approver
 from tests.support.hosted import SERVER, HostedFunctions
@@ -20,7 +22,7 @@ from tests.support.inspected import Inspected, stored
 from tests.support.processes import ROOT, RedisServer, wait_until
 from tests.support.programs import LOCAL, TOOLS
 from tests.support.raw_http import connect, post_bytes, read_until
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import two_workers
 
 SEARCH, BOOK, CHECK = TOOLS
@@ -188,16 +190,44 @@ def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
     assert server.made == ["book(id='a1')"]
 
 
+def test_the_operator_sees_what_waits_however_many_requests_are_newer(
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
+) -> None:
+    """Only the newest page of running requests was searched."""
+    keys = {"client_keys": ("ann-key", "bob-key"), "inspector_key": "operator-key"}
+    url, _ = start_app(hosted=server, **keys)
+    ann, operator = (
+        Approver(url, authorization=f"Bearer {name}-key") for name in ("ann", "operator")
+    )
+    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    answer = ask(ann)
+    wait_until(ann.waiting)
+    upstream.default = Reply(fault="silent")
+    bob = {"authorization": "Bearer bob-key"}
+    newer = post_bytes(PATHS["chat"], body("chat", SERVER), bob)
+    with ExitStack() as open_requests:
+        for _ in range(ROWS_PER_PAGE + 1):
+            open_requests.enter_context(connect(url, newer))
+        wait_until(lambda: len(upstream.requests) > ROWS_PER_PAGE + 1)
+        assert operator.waiting() == ann.waiting() != []
+        upstream.default = None
+        upstream.reply("Done.")
+        operator.decide("approve")
+        assert b"Done." in answer.result(20)[2]
+    assert server.made == ["book(id='a1')"]
+
+
 def test_arguments_are_shown_whole_and_never_as_markup(
     start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     person = start()
-    evil = "<script>alert(1)</script>" + "x" * 60_000 + "the end"
+    evil = "<script>alert(1)</script>\u202e" + "x" * 60_000 + "the end"
     upstream.reply(f"```python\nbook({evil!r})\n```", "Done.")
     answer = ask(person)
     wait_until(person.waiting)
     assert "<script>alert" not in person.page()
-    assert evil in html.unescape(person.page())
+    assert evil.replace("\u202e", r"\u202e") in html.unescape(person.page())
+    assert "\u202e" not in person.page()  # it would show the rest backwards
     person.decide("decline")
     answer.result(20)
 

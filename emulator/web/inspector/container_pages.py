@@ -18,7 +18,7 @@ from emulator.web.routes.replies import json_reply
 from emulator.web.routes.uploads import content_reply
 
 _MAX_CONTAINERS = 100
-"""The newest are shown."""
+"""The newest are listed; what waits for approval is shown for all."""
 _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg")
 
 
@@ -44,18 +44,17 @@ def add_containers(
         client's name."""
         clients = {str(viewer().sends_as): ""}
         if viewer().client is None:
-            rows = recorded.page({"show": "running"}, None).rows
-            clients |= {row.client: row.client_label for row in rows}
+            clients |= recorded.running_clients()
         return [(call, clients[key]) for key in sorted(clients) for call in calls.pending(key)]
 
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
-        newest = containers.list(viewer().sends_as)[: -_MAX_CONTAINERS - 1 : -1]
+        newest = containers.list(viewer().sends_as)[::-1]
         pending = [
             cell for one in newest if one.approval for cell in interpreter.pending_cells(one.id)
         ]
         return pages.page(
-            "containers.html", viewer=viewer(), here="containers", containers=newest,
+            "containers.html", viewer=viewer(), here="containers", containers=newest[:_MAX_CONTAINERS],
             pending_cells=pending, pending_calls=pending_calls(),
         )  # fmt: skip
 

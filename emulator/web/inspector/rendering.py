@@ -39,6 +39,7 @@ _STATIC = {
 _PICTURES = ("image/png", "image/jpeg", "image/svg+xml")
 MAX_CHARS = 200_000
 """Longest text on a page."""
+_REORDERING = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 class Pages:
@@ -58,6 +59,7 @@ class Pages:
             "pretty": pretty,
             "pretty_text": lambda text: pretty(text.encode(errors="replace")),
             "cut": _cut,
+            "visible": _visible,
         }
         folder = files("emulator.web.inspector") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
@@ -105,8 +107,14 @@ def _plain(value: Any) -> Any:
 
 def _cut(text: str) -> str:
     """Return the part of a text that a page shows."""
+    text = _visible(text)
     excess = len(text) - MAX_CHARS
     return text if excess <= 0 else f"{text[:MAX_CHARS]}\n… {excess} more characters"
+
+
+def _visible(text: str) -> str:
+    """Write characters that reorder the text around them as escapes (Trojan Source, CVE-2021-42574)."""
+    return text.translate(_REORDERING)
 
 
 def _clock(moment: float, *, zone: bool = True) -> Markup:

@@ -95,12 +95,10 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
     @inspector.get("/")
     def list_requests() -> Response:
         listing = recorded.page(request.args, viewer().client)
-        template = "_rows.html" if "fragment" in request.args else "requests.html"
         count, size = recorded.count_and_bytes(viewer().client)
         return pages.page(
-            template, viewer=viewer(), listing=listing, filters=FILTERS, periods=SINCE,
-            count=count, size=size,
-            link=_link, here="requests",
+            "requests.html", viewer=viewer(), listing=listing, filters=FILTERS, periods=SINCE,
+            count=count, size=size, link=_link, here="requests",
         )  # fmt: skip
 
     @inspector.get("/inspector/requests/<key>")

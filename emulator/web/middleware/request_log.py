@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 _ANSWER_FIELDS = frozenset({"calls", "repairs", "turns", "turns_saved"})
 """Fields that mean nothing for an executed cell or for a request that is passed through."""
-_TOKENS = frozenset({"tokens_in", "tokens_out"})
+_TOKENS = frozenset({"tokens_in", "tokens_out", "tokens_estimated"})
 _MAX_CHARS = 200
 """Longest text of a client in a line: a model's name, a path."""
 
@@ -92,6 +92,8 @@ def log_answer(trace: Trace) -> None:
         "code": trace.code,
     }
     if trace.mode == "passed" or trace.cell:
-        omitted = _ANSWER_FIELDS if trace.tokens_in else _ANSWER_FIELDS | _TOKENS
+        omitted = (
+            _ANSWER_FIELDS if trace.tokens_in or trace.tokens_out else _ANSWER_FIELDS | _TOKENS
+        )
         fields = {name: value for name, value in fields.items() if name not in omitted}
     log.info("request", **{n: value for n, value in fields.items() if value not in (None, "")})

@@ -15,8 +15,9 @@ from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import HELLO, Inspected, shown
 from tests.support.other_endpoints import other_endpoints
 from tests.support.processes import wait_until
-from tests.support.raw_http import connect, post_bytes, read_page, read_until
+from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.three_apis import APIS, PATHS, Api, request_body
 from tests.support.tools import GET_WEATHER, function, strings
 
 CALL = '```python\nget_weather(location="Oslo")\n```'
@@ -135,22 +136,98 @@ def test_page_row_log_and_metrics_agree(
     [line] = [one for one in map(json.loads, log.getvalue().splitlines()) if "tokens_in" in one]
     assert [line["tokens_in"], line["tokens_out"]] == tokens
     assert ("tokens_estimated" in line) == ("estimated" in cost)
-    assert [now - then for now, then in zip(counted(proxy), before, strict=True)] == tokens
+    assert difference(proxy, before) == tokens
 
 
+DOWN = Reply(status=503, body={"error": {"message": "down"}}, headers={"retry-after": "0"})
+COUNTED_SO_FAR = Reply(
+    frames=[
+        b"data: %s\n\n" % json.dumps({"choices": choices, "usage": usage}).encode()
+        for n, text in enumerate(["It is ", "sunny ", "in "], 1)
+        for choices in [[{"index": 0, "delta": {"content": text}}]]
+        for usage in [{"prompt_tokens": 100, "completion_tokens": n, "total_tokens": 100 + n}]
+    ]
+)
+# What the case is, the first upstream's replies, the second's, what each turn costs.
+FALLBACKS: list[tuple[str, list[Any], list[Any], list[str]]] = [
+    ("twice down", [DOWN, DOWN], [reply("Sunny.", 100, 20)], ["0 in, 0 out", "100 in, 20 out"]),
+    ("once down", [DOWN, reply("Sunny.", 100, 20)], [], ["100 in, 20 out"]),
+    (
+        "broken off before any text",
+        [reply("Sunny.", 90, 20, fault="drop")],
+        [reply(WRONG, 100, 20), reply("No.", 150, 5)],
+        [r"\d+ in, \d out; estimated", r"\d+ in, \d+ out(?:; estimated)?", "150 in, 5 out"],
+    ),
+    (
+        "broken off, with usage in each chunk",
+        [COUNTED_SO_FAR],
+        [],
+        ["100 in, 3 out; estimated"],
+    ),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("api", APIS)
+def test_every_attempt_at_every_upstream_is_counted_once_for_its_model(
+    inspect: Callable[..., Inspected],
+    upstream: ScriptedUpstream,
+    log: io.StringIO,
+    api: Api,
+    stream: bool,
+) -> None:
+    with ScriptedUpstream(models=("small",)) as second:
+        rows = (
+            {"base_url": upstream.base_url, "name": "one", "models": ["scripted"]},
+            {"base_url": second.base_url, "name": "two"},
+        )
+        proxy = inspect(upstreams=rows, fallbacks=("small",), upstream_retries=1)
+        proxy.get("/v1/models")  # the metrics have the names of listed models
+        for case, first_replies, second_replies, costs in FALLBACKS:
+            upstream.reply(*first_replies)
+            second.reply(*second_replies)
+            before = counted(proxy), counted(proxy, "small")
+            body = request_body(api, GET_WEATHER, stream=stream, model="scripted")
+            key = fetch(proxy.url + PATHS[api], body)[1]["x-request-id"]
+            wait_until(lambda key=key: f'"{key}", "method"' in log.getvalue())
+            [line] = [
+                one
+                for one in map(json.loads, log.getvalue().splitlines())
+                if one.get("request_id") == key and "method" in one
+            ]
+            page = shown(proxy.get(f"/inspector/requests/{key}")[2])
+            found = re.findall(r"tokens: ([^\n]*)", page)
+            assert len(found) == len(costs), case
+            for cost, pattern in zip(found, costs, strict=True):
+                assert re.fullmatch(pattern, cost.strip()), case
+            names = re.findall(r"Turn \d: (\w+)(?:, (\w+))?", page)
+            models = [(1, ("one", ""))] if len(costs) == 1 else [(len(costs), ("two", "small"))]
+            assert names[-1] == models[0][1], case
+            numbers = [[int(n) for n in re.findall(r"\d+", cost)] for cost in found]
+            total = [sum(one) for one in zip(*numbers, strict=True)]
+            assert [line["tokens_in"], line["tokens_out"]] == total, case
+            assert line.get("tokens_estimated", False) == ("estimated" in str(found)), case
+            assert difference(proxy, before[0]) == total, case
+            of_second = [[*n] for n, name in zip(numbers, names, strict=True) if name[0] == "two"]
+            assert difference(proxy, before[1], "small") == [
+                sum(one[way] for one in of_second) for way in (0, 1)
+            ], case
+
+
+@pytest.mark.parametrize("api", APIS)
 def test_a_client_that_left_has_paid_for_what_it_got(
-    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream, api: Api
 ) -> None:
     proxy = inspect()
     upstream.reply(Reply("It is sunny. " * 30, chunks=3, delay=0.02))
     before = counted(proxy)
-    body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER], "stream": True}
-    with connect(proxy.url, post_bytes("/v1/chat/completions", body)) as connection:
+    body = request_body(api, GET_WEATHER, stream=True)
+    with connect(proxy.url, post_bytes(PATHS[api], body)) as connection:
         read_until(connection, b"sun")
     wait_until(lambda: "left" in shown(proxy.get("/?state=left")[2]).partition("State")[2])
     wait_until(lambda: counted(proxy) != before)
     row = shown(proxy.get("/?state=left")[2])
-    tokens_in, tokens_out = (now - then for now, then in zip(counted(proxy), before, strict=True))
+    tokens_in, tokens_out = difference(proxy, before)
     assert f"{tokens_in} + {tokens_out}" in row
     assert "≈" in row
 
@@ -182,26 +259,39 @@ def test_usage_tells_the_client_the_prompts_of_all_turns_also_those_closed_early
     assert answer["usage"]["completion_tokens"] == int(row[2])
 
 
-def counted(proxy: Inspected) -> list[int]:
-    """The tokens in the metrics: in, out."""
+def counted(proxy: Inspected, model: str = '[^"]*') -> list[int]:
+    """The tokens in the metrics, of all models or of one: in, out."""
     page = read_page(f"{proxy.url}/metrics")
-    pattern = r'^emulator_tokens_total\{[^}]*direction="%s".*\} (\S+)$'
+    pattern = rf'^emulator_tokens_total\{{[^}}]*direction="%s",model="{model}"\}} (\S+)$'
     return [
         int(sum(map(float, re.findall(pattern % way, page, re.MULTILINE)))) for way in ("in", "out")
     ]
 
 
-def test_a_passed_on_request_costs_what_its_response_reports(
-    inspect: Callable[..., Inspected], log: io.StringIO
+def difference(proxy: Inspected, before: list[int], *model: str) -> list[int]:
+    return [now - then for now, then in zip(counted(proxy, *model), before, strict=True)]
+
+
+# Path, body of the request, tokens.
+PASSED_ON: list[tuple[str, Any, str]] = [
+    ("embeddings", {"model": "e", "input": "x"}, "1 + 0"),
+    ("audio/transcriptions", {"model": "e"}, "≈ 3 + 4"),
+    ("audio/speech", {"model": "e", "input": "Hello"}, "≈ 8 + 0"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "cost"), PASSED_ON, ids=[row[0] for row in PASSED_ON])
+def test_a_passed_on_request_costs_what_its_response_reports_or_an_estimate(
+    inspect: Callable[..., Inspected], log: io.StringIO, path: str, body: Any, cost: str
 ) -> None:
-    """Embeddings were free, although a budget is charged for them."""
+    """A budget paid an estimate that nothing showed."""
     with other_endpoints() as other:
         proxy = inspect(base_url=other.base_url)
         before = counted(proxy)
-        proxy.post("/v1/embeddings", {"model": "e", "input": "x"})
+        fetch(f"{proxy.url}/v1/{path}", body)
         wait_until(lambda: '"tokens_in"' in log.getvalue())
-        assert counted(proxy) == [before[0] + 1, before[1]]
-        assert "1 + 0" in shown(proxy.get("/")[2])
-        proxy.post("/v1/audio/transcriptions", {"model": "e"})
-        wait_until(lambda: "transcriptions" in log.getvalue())
-        assert counted(proxy) == [before[0] + 1, before[1]]
+        [line] = [one for one in map(json.loads, log.getvalue().splitlines()) if "tokens_in" in one]
+        tokens = [line["tokens_in"], line["tokens_out"]]
+        assert f"{'≈ ' * ('tokens_estimated' in line)}{tokens[0]} + {tokens[1]}" == cost
+        assert cost in shown(proxy.get("/")[2])
+        assert difference(proxy, before) == tokens

@@ -170,7 +170,7 @@ def test_a_browser_signs_in_once_and_out_again(inspect: Start) -> None:
     assert proxy.get("/", cookie=session)[0] == 401
 
 
-PAGES = ["/", "/?fragment=1", "/?token=", "/?token=wrong", "/inspector/requests/req_0"]
+PAGES = ["/", "/?token=", "/?token=wrong", "/inspector/requests/req_0"]
 PAGES += [f"/inspector/{name}" for name in ("playground", "containers", "status", "no-page")]
 POSTS = ["clear", "playground/ask", "playground/read", "status/doctor", "sign-out"]
 
@@ -247,7 +247,7 @@ def test_ten_thousand_requests_are_shown_a_page_at_a_time(inspect: Start) -> Non
     assert proxy.get("/?page=999999999999&show=nonsense")[0] == 200
 
 
-PAGES_OF_A_CLIENT = ["/", "/?fragment=1", "/?q=m&show=running", "/inspector/playground"]
+PAGES_OF_A_CLIENT = ["/", "/?q=m&show=running", "/inspector/playground"]
 PAGES_OF_A_CLIENT += ["/inspector/containers", "/inspector/status"]
 
 
@@ -311,7 +311,7 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
     }
     assert kinds["inspector.js"].startswith("text/javascript")
     assert proxy.get("/inspector/static/..%2Fapp.py")[0] in (401, 404)
-    for path in ("/", "/?fragment=1", "/inspector/requests/req_0"):
+    for path in ("/", "/inspector/requests/req_0"):
         assert proxy.get(path)[0] == 401
 
 
@@ -373,6 +373,7 @@ def test_the_list_has_filters_by_value_and_totals_of_what_is_found(
             kept = urllib.parse.urlencode({"show": "failed", key: value}).partition("&")[2]
             [link] = re.findall(r'href="([^"]*show=failed[^"]*)"', page)
             assert kept in html.unescape(link)
+            assert f'<option value="{value}" selected>' in page
     if not query:
         assert "Weather in Oslo?" in shown(page)
         assert "→ get_weather" in shown(page)

@@ -123,22 +123,25 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// The list is fetched every two seconds, and only while the page is visible.
-const list = document.querySelector("[data-live-url]");
-if (list) {
-  const live = document.querySelector("[data-live]");
-  let shown = "";
-  async function refresh() {
-    if (document.hidden || !live.checked) return;
-    const url = new URL(list.dataset.liveUrl, location);
-    url.searchParams.set("fragment", "1");
-    const response = await fetch(url);
-    const rows = await response.text();
-    if (!response.ok || rows === shown) return;
-    const focused = document.activeElement?.getAttribute("href");
-    list.innerHTML = shown = rows; // escaped by the server
-    if (focused) list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+// The rows and the filters are fetched every two seconds, and only while the page is visible. Filters stay as
+// they are while somebody chooses in one.
+const live = document.querySelector("[data-live]");
+const isUnchanged = (select) =>
+  select !== document.activeElement && select.value === (select.querySelector("[selected]")?.value ?? "");
+async function refresh() {
+  if (document.hidden || !live.checked) return;
+  const response = await fetch(location.href);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!response.ok) return;
+  for (const id of ["choices", "rows"]) {
+    const [old, now] = [document.getElementById(id), page.getElementById(id)];
+    if (old.innerHTML === now.innerHTML || ![...old.querySelectorAll("select")].every(isUnchanged)) continue;
+    const focused = old.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    old.innerHTML = now.innerHTML; // escaped by the server
+    if (focused) old.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
   }
+}
+if (live) {
   setInterval(() => refresh().catch(() => {}), 2000); // the proxy may be restarting
   document.addEventListener("visibilitychange", refresh);
   live.addEventListener("change", refresh);
