@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 StartProxy = Callable[..., str]
 
-# A suite that a script starts in its background inherits an ignored interrupt, which its processes would, too.
+# A suite in a script's background inherits an ignored interrupt, which its processes would inherit, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile(

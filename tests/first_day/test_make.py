@@ -46,7 +46,9 @@ def make(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedP
     return subprocess.run(
         ["make", *arguments, f"VENV={home / 'venv'}"],
         cwd=ROOT,
-        env=environment(home, variables),
+        env=environment(
+            home, {"MAKEFLAGS": "", "ARGS": ""} | variables
+        ),  # not those of `make test`
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
