@@ -65,6 +65,8 @@ def test_a_command_ends_at_any_moment_and_leaves_nothing(tmp_path: Path, command
 
 def test_nothing_slow_is_imported_before_the_command_can_be_ended(tmp_path: Path) -> None:
     """Until then Ctrl-C is a traceback: it was one for 60 ms, while `typing` and `pathlib` were imported."""
-    program = "import sys; loaded = {*sys.modules}; import app; print(*sorted({*sys.modules} - loaded))"
+    program = (
+        "import sys; loaded = {*sys.modules}; import app; print(*sorted({*sys.modules} - loaded))"
+    )
     ended = own_process(program, home=tmp_path)
     assert ended.out.split() == ["__future__", "app", "emulator", "emulator.__main__"], ended.err
