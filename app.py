@@ -6,17 +6,16 @@ python app.py doctor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from emulator.__main__ import main
 
-from emulator.cli import main
-
+TYPE_CHECKING = False  # as typing's, which is slow to import: `main` must begin early
 if TYPE_CHECKING:
     from emulator.web.app import create_app
 
 __all__ = ["create_app", "main"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import `create_app` at its first use: its import is slow, and the command needs it late or never."""
     if name == "create_app":
         from emulator.web.app import create_app

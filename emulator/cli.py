@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import emulator
-from emulator.interrupts import INTERRUPTED, end_on_signals, raise_on_signals
+from emulator.interrupts import INTERRUPTED, raise_on_signals
 
 if TYPE_CHECKING:
     from emulator.configuration import Configuration
@@ -51,8 +51,6 @@ NOT_CONFIGURED = 3
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command in ``arguments`` (default: ``sys.argv``); without a command, ``serve``."""
-    if arguments is None:  # in a process of its own
-        end_on_signals()
     try:
         sys.exit(_run_command(list(sys.argv[1:] if arguments is None else arguments)))
     except KeyboardInterrupt:
@@ -266,7 +264,7 @@ def _exit_with(message: str, code: int = 2) -> NoReturn:
 
 def _program() -> str:
     name = Path(sys.argv[0]).name
-    return f"python {name}" if name.endswith(".py") else name
+    return {"app.py": "python app.py", "__main__.py": "python -m emulator"}.get(name, name)
 
 
 def _read(file: str) -> bytes:

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM at the command line: a process has two phases.
 
-    starting    It imports and reads settings. A signal ends it immediately, by the signal's default action.
+    starting    It imports and reads settings. A signal ends it immediately, by the signal's default action,
+                which `emulator.__main__` sets first of all.
     working     After `raise_on_signals`. A signal raises an exception in the main thread, so that what the
                 command has started is ended too.
 
@@ -18,11 +19,6 @@ from contextlib import ExitStack
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code after Ctrl-C."""
-
-
-def end_on_signals() -> None:
-    """Begin the first phase. (SIGTERM has its default action already.)"""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raise_on_signals() -> None:

@@ -18,7 +18,7 @@ Knows nothing of chunks or Flask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,6 +72,7 @@ from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import SavedProgram, save
 from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
+from emulator.upstream.failures import CONTEXT_CODE
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import Engine, fresh_seed
 
@@ -222,6 +223,9 @@ class Answerer:
             try:
                 finish_reason = yield from self._read(reply, state)
             except UpstreamFailed as error:
+                if not state.attempt and _may_refuse_constraint(error, state.fields):
+                    hint = "the proxy sent response_format; --no-grammar omits it"
+                    raise replace(error, message=f"{error.message} ({hint})") from error
                 # The repair request may exceed the model's context: then the first fault is reported.
                 acceptable = state.has_answer
                 if not (state.attempt and isinstance(verdict, UnusableReply)) or not (
@@ -359,3 +363,9 @@ class Answerer:
             toolset.tools, replace(policy, required=True), max_calls=self.settings.program_calls
         )
         return constraint(field, schema) if schema else {}
+
+
+def _may_refuse_constraint(error: UpstreamFailed, fields: Mapping[str, Any]) -> bool:
+    """Return True if the server may not know the field that constrains its reply."""
+    is_refusal = error.status in (400, 422) and error.code != CONTEXT_CODE
+    return is_refusal and "response_format" in fields

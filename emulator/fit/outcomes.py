@@ -47,6 +47,8 @@ class Outcomes:
 
     def read(self) -> None:
         """Read the lines of earlier runs; a line that was cut off is ignored. Raises ``OSError``."""
+        if self.path.exists() and not self.path.is_file():  # /dev/zero never ends, and a pipe waits
+            raise OSError(f"{self.path}: not a regular file")
         text = self.path.read_text("utf-8", "replace") if self.path.exists() else ""
         for line in text.splitlines():
             with suppress(ValueError, TypeError, KeyError):

@@ -80,6 +80,7 @@ model_provider = "proxy"
 [model_providers.proxy]
 name = "Tool Use API Emulator"
 base_url = "http://127.0.0.1:8001/v1"
+experimental_bearer_token = "your-key"
 wire_api = "responses"
 """
         },

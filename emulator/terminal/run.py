@@ -160,7 +160,7 @@ def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
         port = str(free.getsockname()[1])
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     # -P: the working folder is the user's project, whose modules must not replace the standard library's.
-    command = [sys.executable, "-P", "-c", "from emulator.cli import main; main()", "serve"]
+    command = [sys.executable, "-P", "-m", "emulator", "serve"]
     # The last value of a flag counts: the user may choose another store, but no other address.
     command += ["--store", ":memory:", "--files-dir", ":temporary:", *settings]
     command += ["--host", "127.0.0.1", "--port", port]

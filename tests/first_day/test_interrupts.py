@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import environment
+from tests.support.command_line import environment, own_process
 from tests.support.processes import ROOT, Process, members, wait_until
 
 COMMANDS = {
@@ -61,3 +61,12 @@ def test_a_command_ends_at_any_moment_and_leaves_nothing(tmp_path: Path, command
         assert not re.search("Traceback|ignored", process.output), process.output
         assert [*folder.iterdir()] == []
     folder.rmdir()
+
+
+def test_nothing_slow_is_imported_before_the_command_can_be_ended(tmp_path: Path) -> None:
+    """Until then Ctrl-C is a traceback: it was one for 60 ms, while `typing` and `pathlib` were imported."""
+    program = (
+        "import sys; loaded = {*sys.modules}; import app; print(*sorted({*sys.modules} - loaded))"
+    )
+    ended = own_process(program, home=tmp_path)
+    assert ended.out.split() == ["__future__", "app", "emulator", "emulator.__main__"], ended.err

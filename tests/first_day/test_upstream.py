@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Flask
 
-from tests.support.command_line import served
+from tests.support.command_line import command_line, served
 from tests.support.forward_proxy import forward_proxy
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.raw_http import send
@@ -66,6 +66,15 @@ def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> No
         status, answer = asked(f"{here}/v1/chat/completions", CHAT)
         assert status == 404
         assert f"({url}/chat/completions; did you mean {url}/v1?)" in answer["error"]["message"]
+
+
+def test_an_upstream_without_tls_is_told_by_its_scheme(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    url = upstream.base_url.replace("http:", "https:")
+    ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+    assert (ended.code, ended.err) == (1, "")
+    assert f"; does it speak http://, not https://? ({url}/models)\n" in ended.out
 
 
 def test_an_upstream_that_is_not_there_is_told_by_its_url_and_no_key_of_another_is_sent(

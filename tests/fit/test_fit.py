@@ -389,6 +389,13 @@ def test_runs_of_two_models_at_the_same_time_and_lines_that_are_cut_off_mix_noth
         assert asked.count("a") == len(tasks())
 
 
+def test_a_state_that_is_no_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """/dev/zero was read until no memory was left, a pipe forever, and --again removed either."""
+    with ScriptedUpstream() as upstream:
+        options = ("--base-url", upstream.base_url, "--state", "/dev/null")
+        assert fit(capsys, *options) == (1, "", "/dev/null: not a regular file\n")
+
+
 def test_a_full_disk_loses_neither_the_scores_nor_the_users_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

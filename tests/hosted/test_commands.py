@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support import mcp_faults
-from tests.support.command_line import command_line
+from tests.support.command_line import command_line, served
 from tests.support.processes import ROOT
 from tests.support.scripted import ScriptedUpstream
 
@@ -47,6 +47,12 @@ def test_servers_are_shown_with_what_is_wrong(tmp_path: Path, command: str) -> N
         assert "def price(" in ended.out and "def order(" in ended.out
         assert "def slow(" not in ended.out
         assert "# wait for approval: order" in ended.out
+
+
+def test_a_command_that_is_not_on_path_is_a_line_at_the_start(tmp_path: Path) -> None:
+    with served("--port", "0", "--mcp", "time=nonesuch --utc", home=tmp_path) as proxy:
+        told = "MCP server time: its command nonesuch is not on PATH"
+        assert proxy.wait_for(told).count("nonesuch") == 1
 
 
 def test_the_example_with_curl_runs(

@@ -106,13 +106,18 @@ def test_400_from_the_upstream_because_of_a_field(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     def picky(body: Any) -> Reply:
-        refused = {"error": {"message": "seed is not supported", "type": "invalid_request_error"}}
-        return Reply(status=400, body=refused) if "seed" in body else Reply(LONDON)
+        field = "seed" if "seed" in body else "response_format"
+        refused = {"error": {"message": "not supported", "type": "invalid_request_error"}}
+        return Reply(status=400, body=refused) if field in body else Reply(LONDON)
 
-    upstream.reply(picky, picky)
-    with pytest.raises(openai.BadRequestError, match="seed is not supported"):
+    upstream.reply(*[picky] * 4)
+    with pytest.raises(openai.BadRequestError, match=r"not supported$"):
         ask(start_proxy(), seed=1)
     assert calls(ask(start_proxy(drop_fields="seed"), seed=1)) == LONDON_CALL
+    advice = r"not supported \(the proxy sent response_format; --no-grammar omits it\)"
+    with pytest.raises(openai.BadRequestError, match=advice):
+        ask(start_proxy(profile="tiny"))
+    assert calls(ask(start_proxy(profile="tiny", grammar=False))) == LONDON_CALL
 
 
 def test_502_upstream_down(start_proxy: Any) -> None:

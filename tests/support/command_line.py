@@ -27,8 +27,9 @@ def environment(home: Path, variables: Mapping[str, str] | None = None) -> dict[
 
 
 def command_line(*arguments: str, home: Path, variables: Mapping[str, str] | None = None) -> Ended:
-    """`python app.py ...`, run in `home` until it ends."""
-    return _run([str(ROOT / "app.py"), *arguments], home, environment(home, variables))
+    """`python app.py ...`, run in `home` until it ends. A socket that it leaves open is a line in ``err``."""
+    shows_warnings = ["-W", "default::ResourceWarning", str(ROOT / "app.py")]
+    return _run([*shows_warnings, *arguments], home, environment(home, variables))
 
 
 def own_process(program: str, *arguments: str, home: Path) -> Ended:

@@ -258,6 +258,7 @@ def test_the_printed_configuration_is_that_of_the_page(
     assert [line for line in lines if line.removesuffix(":") not in section] == []
     assert "http://127.0.0.1:8001" in printed
     assert "your-model" in printed
+    assert "your-key" in printed
 
 
 @pytest.mark.parametrize("program", AGENTS)
