@@ -20,6 +20,8 @@ esac
 """
 EMBEDDED = "No upstream is configured (docs/settings.md), so the proxy uses the embedded model."
 
+OUTERMOST = {"MAKELEVEL": "0", "MAKEFLAGS": "", "ARGS": ""}  # also below `make test ARGS=...`
+
 STARTED: list[tuple[list[str], dict[str, str], str]] = [
     (["run"], {}, "app.py --local-model"),
     (["run", "ARGS=--port 9000"], {}, "app.py --local-model --port 9000"),
@@ -46,9 +48,7 @@ def make(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedP
     return subprocess.run(
         ["make", *arguments, f"VENV={home / 'venv'}"],
         cwd=ROOT,
-        env=environment(
-            home, {"MAKEFLAGS": "", "ARGS": ""} | variables
-        ),  # not those of `make test`
+        env=environment(home, OUTERMOST | variables),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
