@@ -169,13 +169,15 @@ def test_an_agent_that_ignores_a_termination_is_killed(
         assert not home.exists()
 
 
-def test_a_proxy_that_ends_before_its_agent_is_named(waiting: Process) -> None:
-    [proxy] = [
-        int(entry.parent.name)
-        for entry in Path("/proc").glob("[0-9]*/stat")
-        if f" {waiting.group} " in entry.read_text()
-        and b"-P" in (entry.parent / "cmdline").read_bytes()
+def _children(process: Process) -> list[int]:
+    """The proxy and the agent, in the order of their starts."""
+    return [
+        *map(int, Path(f"/proc/{process.group}/task/{process.group}/children").read_text().split())
     ]
+
+
+def test_a_proxy_that_ends_before_its_agent_is_named(waiting: Process) -> None:
+    proxy, _ = _children(waiting)
     os.kill(proxy, signal.SIGKILL)
     os.kill(waiting.group, signal.SIGTERM)
     assert waiting.exit_code() == 4
@@ -198,8 +200,7 @@ def test_an_agent_that_cannot_be_executed_is_one_line(
 
 
 def test_an_agent_that_a_signal_kills_gives_the_shells_exit_code(waiting: Process) -> None:
-    children = Path(f"/proc/{waiting.group}/task/{waiting.group}/children").read_text().split()
-    os.kill(int(children[-1]), signal.SIGKILL)
+    os.kill(_children(waiting)[-1], signal.SIGKILL)
     assert waiting.exit_code() == 128 + signal.SIGKILL
 
 
