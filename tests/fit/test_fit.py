@@ -213,7 +213,7 @@ def test_a_way_that_the_server_refuses_is_reported_with_its_words_and_skipped(
         code, out, err = fit(capsys, *options)
         assert sum("response_format" in body for body in upstream.requests) == 1
     assert code == 0
-    assert "\nschema: refused by the server: grammars are \\x1b[31moff\n" in out
+    assert "\nschema: refused by the server: grammars are \\x1b[31moff (the proxy sent " in out
     assert re.search(rf"^\| python \| {len(tasks())}/{len(tasks())} ", out, re.MULTILINE)
     assert "Recommended: python (Python programs), as now." in err
 

@@ -441,6 +441,7 @@ def test_a_store_that_goes_down_costs_a_model_turn_not_an_answer(
     assert last.choices[0].message.content == "Booked."
     warned = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
     assert [event.partition(":")[0] for event in warned] == [
+        "the history lacks hosted calls",
         "program dropped",
         "the history is shown as the client has it",
         "program not kept",
