@@ -365,7 +365,7 @@ def test_a_block_beyond_a_limit_is_refused_with_the_limit(
     assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [message]
 
 
-LARGE = 1 << 17
+LARGE = 1 << 15
 HOSTILE = {
     "nested brackets": "get_time(" + "[" * LARGE + "]" * LARGE + ")",
     "nested calls": "get_time(" * LARGE,
