@@ -118,6 +118,12 @@ wire_api = "responses"
     "qwen": Agent(
         "Qwen Code",
         "npm install -g @qwen-code/qwen-code",
+        # Otherwise what a command prints just before it ends can be lost.
+        {
+            ".qwen/settings.json": """\
+{"tools": {"shell": {"enableInteractiveShell": true}}}
+"""
+        },
         variables={
             "OPENAI_BASE_URL": "http://127.0.0.1:8001/v1",
             "OPENAI_API_KEY": "your-key",

@@ -70,7 +70,10 @@ class SharedUpstream(ScriptedUpstream):
     def outputs_told(self) -> list[str]:
         """What the last request tells the model that cells before it have printed."""
         told = [str(message["content"]) for message in self.requests[-1]["messages"]]
-        found = [re.search("^The (?:block|program) ran.*?```text\n(.*)```", text, re.DOTALL) for text in told]
+        found = [
+            re.search("^The (?:block|program) ran.*?```text\n(.*)```", text, re.DOTALL)
+            for text in told
+        ]
         return [match[1] for match in found if match]
 
 
