@@ -36,9 +36,7 @@ LITELLM_PROXY := litellm[proxy]~=1.106
 MCP_SERVERS := mcp~=1.30 mcp-server-git~=2025.12 mcp-server-time~=2025.9
 MCP_NPM_SERVER := @modelcontextprotocol/server-filesystem@^2026.8.31
 PY := $(VENV)/bin/python
-# In environments that only tests use, Python compiles what is imported; pip would compile a third longer.
-PIP_INSTALL = -m pip install --disable-pip-version-check --no-input $(if $(filter $(COMPILED)/%,$@),,--no-compile)
-COMPILED := $(VENV)
+PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with separate targets, because they need other people's programs.
 ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
@@ -136,7 +134,7 @@ test-pythons: $(PY) system-packages ## test a slice on each other Python that is
 	    for python in $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python 2>/dev/null) python$$version; do \
 	        "$$python" -c 'import ensurepip, sqlite3, ssl' 2>/dev/null || continue; \
 	        echo "== Python $$version"; \
-	        $(MAKE) python-slice VENV=.venv-$$version COMPILED= PYTHON="$$python" || failed=1; \
+	        $(MAKE) python-slice VENV=.venv-$$version PYTHON="$$python" || failed=1; \
 	        continue 2; \
 	    done; \
 	    echo "== Python $$version is not installed"; \
