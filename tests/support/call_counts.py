@@ -1,12 +1,12 @@
-"""Count the Python functions that one request calls in a worker, by module: a cost that does not depend on the machine.
+"""Count the Python functions that a request calls in a worker, by module: a cost that no machine changes.
 
     python -m tests.support.call_counts            print the table
     python -m tests.support.call_counts --write    write it to tests/golden/call_counts.json
 
 The server is the documented one with default settings, in a process of its own; its threads count with
 `sys.setprofile` (calls of C functions are not events of calls, and do not count). The main thread, whose
-loop wakes up by the clock, does not count. Each request is sent several times over one connection; the largest
-count holds, because chunks that happen to arrive together can only make an answer cheaper.
+loop wakes up by the clock, does not count. Each request is sent several times over one connection; the
+largest count holds, because chunks that happen to arrive together can only make an answer cheaper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The guard on cost: how many Python functions each of eleven standard requests calls, next to a stored table."""
+"""The guard on cost: a stored table of how many Python functions each standard request calls."""
 
 from __future__ import annotations
 
