@@ -28,6 +28,7 @@ _PROMPTS = Environment(
     undefined=StrictUndefined,
     autoescape=False,  # noqa: S701  # (the reader is a model, not a browser)
     keep_trailing_newline=False,
+    auto_reload=False,  # or each rendering looks at the file's time
 )
 _PROMPTS.filters["fenced"] = fenced
 _PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)

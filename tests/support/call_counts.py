@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any
 
 from tests.support.processes import ROOT, Process, free_port, listens
-from tests.support.scripted import Reply, ScriptedUpstream, envelope, sse
+from tests.support.scripted import USAGE, Reply, ScriptedUpstream, envelope, sse
 from tests.support.tools import GET_WEATHER, function, strings
 
 TABLE = ROOT / "tests" / "golden" / "call_counts.json"
@@ -54,6 +54,7 @@ def _at_once(text: str) -> Callable[[Json], Reply]:
             sse(base | {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
             for delta, reason in [*deltas, ({}, "stop")]
         ]
+        frames.append(sse(base | {"choices": [], "usage": dict(USAGE)}))
         return Reply(frames=[b"".join(frames) + b"data: [DONE]\n\n"])
 
     return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -70,9 +71,12 @@ class SQLiteStore:
             return self._value(key)
 
     def get_many(self, keys: Collection[str]) -> dict[str, bytes]:
-        with self._locked():
-            values = {key: self._value(key) for key in keys}
-        return {key: value for key, value in values.items() if value is not None}
+        query = (
+            "SELECT key, CAST(value AS BLOB) FROM kept "
+            "WHERE key IN (SELECT value FROM json_each(?)) AND expires >= ?"
+        )
+        with self._locked() as connection, closing(connection.cursor()) as cursor:
+            return dict(cursor.execute(query, (json.dumps([*keys]), self._now())))
 
     def delete(self, keys: Collection[str]) -> None:
         with self._locked() as connection, connection:

@@ -52,6 +52,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
             finalize=redact,
+            auto_reload=False,
         )
         self._environment.filters |= {
             "clock": _clock,
