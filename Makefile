@@ -38,7 +38,7 @@ MCP_NPM_SERVER := @modelcontextprotocol/server-filesystem@^2026.8.31
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 # Tests with separate targets, because they need other people's programs.
-ELSEWHERE := --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
+ELSEWHERE := --ignore=tests/repository --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
 # The image's extras: the packages for several replicas (deploy/).
 IMAGE_EXTRAS := redis gateway shared
@@ -110,7 +110,7 @@ doctor: $(RUNNABLE) system-packages ## show which engines and fences work on thi
 
 # What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
 SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_escape.py tests/sandbox/test_engines.py tests/sandbox/test_soak.py \
-    tests/interpreter tests/web/server tests/first_day tests/project/test_examples.py tests/project/test_package.py \
+    tests/interpreter tests/web/server tests/first_day tests/project/test_examples.py \
     tests/programs/test_restart.py tests/programs/test_random_law.py tests/web/routes/test_openapi.py tests/web/routes/test_sessions.py
 
 .PHONY: check
@@ -145,11 +145,12 @@ python-slice: $(TESTABLE)
 	@$(PY) -m pytest -m "not nightly" $(PYTHONS_SLICE) $(SHARED_OUT) $(ARGS)
 
 .PHONY: lint
-lint: $(TESTABLE) ## check formatting, ruff, mypy and the import contracts between rooms
+lint: $(TESTABLE) ## check formatting, ruff, mypy, the import contracts between rooms, names, pages and the wheel
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) -m pytest tests/repository
 
 .PHONY: format
 format: $(TESTABLE) ## format the code and apply ruff's fixes

@@ -323,3 +323,28 @@ def test_replicas_share_files_or_keep_clients_at_theirs(
     if shared:
         claim = found["PersistentVolumeClaim", is_in["persistentVolumeClaim"]["claimName"]]
         assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted(GITHUB.glob("workflows/*.yml"))
+FORM_CONFIG = GITHUB / "ISSUE_TEMPLATE" / "config.yml"
+FORMS = sorted({*GITHUB.glob("ISSUE_TEMPLATE/*.yml")} - {FORM_CONFIG})
+# zizmor also refuses an action that is not pinned by its commit.
+CHECKS: list[tuple[Any, ...]] = [
+    ("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS),
+    ("check-jsonschema", "--builtin-schema", "vendor.github-issue-forms", *FORMS),
+    ("check-jsonschema", "--builtin-schema", "vendor.github-issue-config", FORM_CONFIG),
+    ("check-jsonschema", "--builtin-schema", "vendor.dependabot", GITHUB / "dependabot.yml"),
+    ("zizmor", "--offline", "--quiet", "--min-severity", "medium", GITHUB),
+    ("actionlint", *WORKFLOWS),
+]  # fmt: skip
+
+
+@needs_schemas
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: " ".join(map(str, check[:3])))
+def test_workflows_and_forms_pass(check: tuple[Any, ...]) -> None:
+    program, *arguments = check
+    done = subprocess.run(
+        [f"{SCHEMAS}/{program}", *arguments], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The documents tell the truth about the code."""
+"""The commands and programs that the documents show run as shown."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from emulator.settings import Settings
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import ScriptedUpstream
 
@@ -23,24 +20,6 @@ README = (ROOT / "README.md").read_text()
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "examples" / "README.md"]
 IGNORED = shutil.ignore_patterns("__pycache__", "node_modules", "clients")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-
-
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_documented_with_its_default(name: str) -> None:
-    default: Any = Settings.model_fields[name].default
-    if isinstance(default, SecretStr):
-        default = default.get_secret_value()
-    if isinstance(default, tuple):
-        default = ",".join(default) or "none"
-    row = f"| `--{name.replace('_', '-')}` | `EMULATOR_{name.upper()}` | `{default}` |"
-    assert row in (ROOT / "docs" / "settings.md").read_text()
-
-
-def test_the_readme_fits_a_screen_and_names_the_two_commands_first() -> None:
-    assert len(README.splitlines()) <= 100
-    first = README.index("```")
-    commands = [line.split("#")[0].strip() for line in README[first:].splitlines()[1:3]]
-    assert commands == ["make run", "make test"]
 
 
 @needs_bubblewrap
@@ -86,33 +65,6 @@ def test_the_quickstarts_curl_line_runs(proxy: str, upstream: ScriptedUpstream) 
     answer = json.loads(subprocess.check_output(command))
     [call] = answer["choices"][0]["message"]["tool_calls"]
     assert call["function"] == {"name": "get_weather", "arguments": '{"location":"London"}'}
-
-
-def test_the_index_and_the_site_list_every_page() -> None:
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    index = (ROOT / "docs" / "index.md").read_text()
-    assert pages == set(re.findall(r"\(([\w-]+\.md)\)", index))
-    assert pages <= set(re.findall(r": ([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text()))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    links = re.findall(r"\]\(((?!http)[^)#]+)", text)
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-def test_the_architecture_names_each_room_and_what_stands_in_it() -> None:
-    rooms = {file.parent.name for file in (ROOT / "emulator").glob("*/__init__.py")} | {"sandbox"}
-    table = ARCHITECTURE.split("## Rooms")[1].split("## Three laws")[0]
-    assert rooms <= set(re.findall(r"\[(\w+)\]", table))
-    links = re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/]+\.py)\)", ARCHITECTURE)
-    assert len(links) > 20
-    for name, file in links:
-        first, _, member = name.partition(".")
-        source = (ROOT / file).read_text()
-        assert re.search(rf"^(?:def |class )?{first}\b", source, re.MULTILINE), name
-        assert re.search(rf"^    (?:def )?{member}\b", source, re.MULTILINE), name
 
 
 @pytest.mark.slow

@@ -1,81 +1,28 @@
-"""What `pip install .` gives, and the lists of requirements that it and the Makefile read."""
+"""The wheel, installed in an environment of its own: its commands, its page, its kernels."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import openai
 import pytest
 
 import emulator
-from emulator.upstream import local_model
-from sandbox.fences import docker
-from sandbox.kernel import gateway
 from tests.support import processes
 from tests.support.places import needs_bubblewrap
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "pyproject.toml").read_text()
-PROJECT: dict[str, Any] = tomllib.loads(TEXT)
-EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 NO_INDEX = ("failed to establish a new connection", "name resolution", "network is unreachable")
-
-
-def test_requirements_txt_is_the_packages_own_list() -> None:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == PROJECT["project"][
-        "dependencies"
-    ]
-
-
-def test_the_list_of_the_kernels_image_is_the_extras_own() -> None:
-    lines = (ROOT / "sandbox" / "requirements.txt").read_text().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == EXTRAS["interpreter"]
-    assert "COPY sandbox/requirements.txt" in (ROOT / "sandbox" / "Dockerfile").read_text()
-    assert any(line.startswith("pytz") for line in lines), "pandas 3 no longer brings it"
-
-
-@pytest.mark.parametrize("name", [*EXTRAS, *GROUPS])
-def test_each_list_stands_as_the_makefile_looks_for_it(name: str) -> None:
-    """Its stamps change with the lines between the list's name and its closing bracket."""
-    found = re.findall(rf"^{name} = \[\n((?:    \"[^\"]+\",\n)+)\]$", TEXT, re.MULTILINE)
-    assert [re.findall(r'"(.*)"', lines) for lines in found] == [{**EXTRAS, **GROUPS}[name]]
-
-
-def test_a_package_in_two_lists_has_the_same_version_in_both() -> None:
-    wanted: dict[str, set[str]] = {}
-    for requirements in (PROJECT["project"]["dependencies"], *EXTRAS.values(), *GROUPS.values()):
-        for requirement in requirements:
-            name = re.split(r"[~=>\[]", requirement)[0]
-            wanted.setdefault(name, set()).add(requirement)
-    assert [each for each in wanted.values() if len(each) > 1] == []
-
-
-def test_what_is_missing_is_told_by_the_requirement_of_its_extra() -> None:
-    assert list(local_model.REQUIREMENTS) == EXTRAS["local"]
-    assert [f'pip install "{one}"' for one in EXTRAS["docker"]] == [docker.INSTALL_FIX]
-    assert [f'pip install "{one}"' for one in EXTRAS["gateway"]] == [gateway.INSTALL_FIX]
-    assert " ".join(EXTRAS["local"]) in (ROOT / "docs" / "settings.md").read_text()
-
-
-def test_each_python_that_the_package_claims_is_tested() -> None:
-    claimed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', TEXT)
-    tested = re.search(r"^PYTHONS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert tested
-    assert claimed == tested[1].split()
-    assert PROJECT["project"]["requires-python"] == f">={claimed[0]}"
-    assert "test-pythons" in (ROOT / ".ci" / "run").read_text()
-
-
 REPOSITORY = "https://git.example/owner/name"
 
 
@@ -92,20 +39,30 @@ def pip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel and what it asks for, and nothing else."""
+    """The programs of an environment that has the wheel, and the packages of this one.
+
+    That the wheel requires what it imports is a test in `test_requirements.py`.
+    """
     folder = tmp_path_factory.mktemp("installed")
     pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), ".")
     (wheel,) = folder.glob("*.whl")
+    python = folder / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    pip(
-        "--python",
-        str(folder / "venv/bin/python"),
-        "install",
-        "--quiet",
-        "--no-compile",
-        str(wheel),
+    (packages,) = folder.glob("venv/lib/*/site-packages")
+    shutil.copytree(
+        sysconfig.get_path("purelib"), packages, copy_function=_link, dirs_exist_ok=True
     )
-    return folder / "venv" / "bin"
+    shutil.copy2(Path(sys.executable).with_name("monty"), python.parent)
+    install = ("install", "--quiet", "--no-compile", "--no-deps", str(wheel))
+    pip("--python", str(python), *install)
+    return python.parent
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another file system
+        shutil.copy2(source, target)
 
 
 def run(command: Path, *arguments: str, cwd: Path) -> str:
@@ -116,8 +73,7 @@ def run(command: Path, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PROJECT["project"]["scripts"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_the_installed_commands_tell_their_version(
     installed: Path, tmp_path: Path, name: str
 ) -> None:
@@ -126,7 +82,6 @@ def test_the_installed_commands_tell_their_version(
     )
 
 
-@pytest.mark.slow
 def test_the_page_of_the_package_links_to_the_repository_that_built_it(installed: Path) -> None:
     (metadata,) = installed.parent.glob("lib/*/site-packages/tool_use*/METADATA")
     text = metadata.read_text()
@@ -139,14 +94,12 @@ def test_the_page_of_the_package_links_to_the_repository_that_built_it(installed
     assert f"Project-URL: Homepage, {REPOSITORY}\n" in text
 
 
-@pytest.mark.slow
 def test_the_installed_code_is_not_that_of_the_checkout(installed: Path, tmp_path: Path) -> None:
     code = "import emulator, sandbox; print(emulator.__file__, sandbox.__file__)"
     for place in run(installed / "python", "-c", code, cwd=tmp_path).split():
         assert Path(place).is_relative_to(installed.parent)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["monty", "kernel"])
 def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
     installed: Path, tmp_path: Path, engine: str
@@ -172,32 +125,12 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
         assert "def get_weather(" in upstream.requests[0]["messages"][0]["content"]
 
 
-@pytest.mark.slow
 @needs_bubblewrap
 def test_kernels_of_an_installed_proxy_do_not_see_it(installed: Path, tmp_path: Path) -> None:
     """It lies among the packages that they may read; the fence against that turned them all off."""
     said = run(installed / "tool-emulator", "doctor", cwd=tmp_path)
     assert re.search(r"^kernel \(bubblewrap\) +works", said, re.MULTILINE), said
     assert re.search(r"^files +works", said, re.MULTILINE), said
-
-
-SLOW = (
-    "IPython",
-    "datamodel_code_generator",
-    "httpx2",
-    "jupyter_client",
-    "openai",
-    "pydantic_monty",
-)
-
-
-def test_what_is_slow_to_import_is_imported_where_it_is_used() -> None:
-    """Half of the time that `import app` took."""
-    code = f"import app, sys; print([name for name in {SLOW} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 LOOK = """
@@ -215,7 +148,6 @@ with KernelEngine(Limits(seconds=60), warm=0) as engine, engine.session(frozense
 
 
 @needs_bubblewrap
-@pytest.mark.slow
 def test_kernels_of_an_installed_proxy_do_not_see_where_it_came_from(
     installed: Path, tmp_path: Path
 ) -> None:

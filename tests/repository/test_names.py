@@ -49,6 +49,7 @@ FOREIGN = {
 }  # fmt: skip
 CODE = re.compile(r"(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\([^`]*\))?\1")
 FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.(?:py|jinja|md))\b(?![/(])")
+NAMING_COMMENT = re.compile(r"#.*(?:`|\.py|\.jinja|\.md)")
 
 
 class Words(NamedTuple):
@@ -65,9 +66,10 @@ class Words(NamedTuple):
 def prose(source: Path) -> Iterator[Words]:
     """The docstrings (of attributes too) and comments of a module."""
     text = source.read_text()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield Words(source, token.start[0], token.string)
+    if NAMING_COMMENT.search(text):  # reading tokens is slow
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield Words(source, token.start[0], token.string)
     for node in nodes(source):
         match node:
             case ast.Expr(value=ast.Constant(value=str(words))):
@@ -139,6 +141,7 @@ def used_names() -> set[str]:
     return found
 
 
+@cache
 def is_there(dotted: str) -> bool:
     """Whether a dotted name leads to something of ours, or of the standard library."""
     parts = dotted.split(".")
