@@ -22,14 +22,18 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support.scripted import ScriptedUpstream
-from tests.support.serving import serve
+from tests.support.scripted import ScriptedUpstream, UpstreamServer
+from tests.support.serving import serve, serving
+from tests.support.shared_proxies import OWN, SharedProxies
 from tests.support.uploads import Clock
 
 if TYPE_CHECKING:
     import openai
 
 StartProxy = Callable[..., str]
+# A kernel starts when a test's program needs one, not with every proxy.
+OF_TESTS: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:", "api_key": "upstream-key"}
+"""The settings of the tests' proxies, but for addresses."""
 
 # A suite in a script's background inherits an ignored interrupt, which its processes would inherit, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,12 +118,18 @@ def quiet_logs() -> Iterator[None]:
     logs.configure("warning")
 
 
-@pytest.fixture
-def upstream() -> Iterator[ScriptedUpstream]:
-    """A scripted model. The test fails if anything asked it for a reply that was not scripted."""
-    with ScriptedUpstream() as server:
+@pytest.fixture(scope="session")
+def upstream_server() -> Iterator[UpstreamServer]:
+    with serving(UpstreamServer()) as server:
         yield server
-    assert server.failures == []
+
+
+@pytest.fixture
+def upstream(upstream_server: UpstreamServer) -> Iterator[ScriptedUpstream]:
+    """A scripted model. The test fails if anything asked it for a reply that was not scripted."""
+    with ScriptedUpstream(server=upstream_server) as scripted:
+        yield scripted
+    assert scripted.failures == []
 
 
 @pytest.fixture(scope="session")
@@ -181,10 +191,8 @@ def start_app(
         def start(
             *, now: Callable[[], float] = time.time, hosted: Any = None, **settings: Any
         ) -> tuple[str, Any]:
-            # A kernel starts when a test's program needs one, not with every proxy.
-            values: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:"}
-            values |= {"files_dir": str(tmp_path / "files"), "files_index": files_index}
-            values |= {"base_url": upstream.base_url, "api_key": "upstream-key"}
+            values = OF_TESTS | {"base_url": upstream.base_url, "files_index": files_index}
+            values |= {"files_dir": str(tmp_path / "files")}
             made = Settings(**values | settings)
             app = create_app(made, **open_shared_engines(made), hosted=hosted, now=now)
             services = app.extensions["emulator"]
@@ -194,10 +202,28 @@ def start_app(
         yield start
 
 
+@pytest.fixture(scope="session")
+def shared_proxies(
+    open_shared_engines: Callable[[Any], dict[str, Any]],
+) -> Iterator[SharedProxies]:
+    with closing(SharedProxies(open_shared_engines)) as shared:
+        yield shared
+
+
 @pytest.fixture
-def start_proxy(start_app: Callable[..., tuple[str, Any]]) -> StartProxy:
-    """`start_proxy(**settings) -> url`, as `start_app`."""
-    return lambda **settings: start_app(**settings)[0]
+def start_proxy(
+    request: pytest.FixtureRequest, upstream: ScriptedUpstream, shared_proxies: SharedProxies
+) -> Iterator[StartProxy]:
+    """`start_proxy(**settings) -> url`, as `start_app`; earlier tests may have used the proxy."""
+
+    def start(**settings: Any) -> str:
+        if OWN & settings.keys():
+            url: str = request.getfixturevalue("start_app")(**settings)[0]
+            return url
+        return shared_proxies.url(OF_TESTS | {"base_url": upstream.base_url} | settings)
+
+    yield start
+    shared_proxies.end_test()
 
 
 @pytest.fixture

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from tests.support.processes import ROOT, SECONDS, Process, without_settings
+from tests.support.fork_server import SHOW_LEFT_OPEN
+from tests.support.processes import ROOT, SECONDS, Process, start, without_settings
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,8 @@ def environment(home: Path, variables: Mapping[str, str] | None = None) -> dict[
 
 def command_line(*arguments: str, home: Path, variables: Mapping[str, str] | None = None) -> Ended:
     """`python app.py ...`, run in `home` until it ends. A socket that it leaves open is a line in ``err``."""
-    shows_warnings = ["-W", "default::ResourceWarning", str(ROOT / "app.py")]
-    return _run([*shows_warnings, *arguments], home, environment(home, variables))
+    env = environment(home, SHOW_LEFT_OPEN | dict(variables or {}))
+    return _run([str(ROOT / "app.py"), *arguments], home, env)
 
 
 def own_process(program: str, *arguments: str, home: Path) -> Ended:
@@ -39,17 +42,18 @@ def own_process(program: str, *arguments: str, home: Path) -> Ended:
 
 
 def _run(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Ended:
-    run = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Ended(run.returncode, run.stdout, run.stderr)
+    with TemporaryFile() as out, TemporaryFile() as err:
+        process = start([sys.executable, *arguments], folder, env, out, err)
+        try:
+            code = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        printed = []
+        for stream in (out, err):
+            stream.seek(0)
+            printed.append(stream.read().decode())
+    return Ended(code, *printed)
 
 
 @contextmanager

@@ -15,12 +15,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
+
+from tests.support.fork_server import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 """The time within which everything awaited must happen."""
 REDIS_MISSING = "no redis-server on PATH: apt-get install redis-server"
+NEW_PROCESS = (sys.executable, "-X", "faulthandler", "app.py")
+"""The command of a proxy that is no fork of the fork server."""
 SETTINGS = ("EMULATOR_", "OPENAI_", "DEEPSEEK_")
 """Prefixes of the variables that configure the proxy."""
 
@@ -31,6 +35,27 @@ def wait_until(condition: Callable[[], object], reason: str = "it did not happen
     while not condition():
         assert time.monotonic() < deadline, reason
         time.sleep(0.02)
+
+
+def start(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str] | None, out: IO[bytes], err: IO[bytes]
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start a process without input in a session of its own, so that a worker dies with its master alone."""
+    program, script, *arguments = (*command, "")
+    is_app = program == sys.executable and script in ("app.py", str(ROOT / "app.py"))
+    if is_app and "--workers" not in command:
+        with Path(os.devnull).open("rb") as nothing:
+            streams = [nothing.fileno(), out.fileno(), err.fileno()]
+            return ForkedProcess(arguments[:-1], os.environ if env is None else env, cwd, streams)
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
 
 
 class Process:
@@ -45,16 +70,7 @@ class Process:
     ) -> None:
         self.log = log
         with log.open("ab") as output:
-            # A session of its own, so that a worker dies with its master and nothing else does.
-            self._process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self._process = start(command, cwd, env, output, output)
 
     @property
     def group(self) -> int:

@@ -21,7 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
@@ -157,7 +157,9 @@ class ScriptedUpstream:
         port: int = 0,
         models: Sequence[str] = ("scripted",),
         default: Answer | None = None,
+        server: UpstreamServer | None = None,
     ) -> None:
+        """``server`` is a running one, which serves for this upstream until the block ends."""
         self.models = tuple(models)
         self.default = default
         self.at_root: dict[str, Any] = {}
@@ -168,10 +170,11 @@ class ScriptedUpstream:
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._queue: deque[Answer] = deque(replies)
-        self._server = _Server(("127.0.0.1", port), self)
-        self._serving = serving(self._server)
+        self._server = server or UpstreamServer(port)
+        self._serving = nullcontext() if server else serving(self._server)
 
     def __enter__(self) -> Self:
+        self._server.upstream = self
         self._serving.__enter__()
         return self
 
@@ -236,14 +239,16 @@ class ScriptedUpstream:
         return Reply(status=500, headers={"x-should-retry": "false"}, body={"error": error})
 
 
-class _Server(ThreadingHTTPServer):
+class UpstreamServer(ThreadingHTTPServer):
+    """The listening part of an upstream. The next upstream takes its place; each answers its own requests."""
+
     daemon_threads = True
     request_queue_size = 256
+    upstream: ScriptedUpstream
 
-    def __init__(self, address: tuple[str, int], upstream: ScriptedUpstream) -> None:
-        self.upstream = upstream
+    def __init__(self, port: int = 0) -> None:
         self._open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._open.add(request)
@@ -268,22 +273,24 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: _Server
+    server: UpstreamServer
+    upstream: ScriptedUpstream
     exchange: Exchange
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
     def do_GET(self) -> None:
+        self.upstream = self.server.upstream
         self._record({})
-        self.server.upstream.exchanges.append(self.exchange)
-        if self.path in self.server.upstream.at_root:
-            self._send_json(200, self.server.upstream.at_root[self.path])
+        self.upstream.exchanges.append(self.exchange)
+        if self.path in self.upstream.at_root:
+            self._send_json(200, self.upstream.at_root[self.path])
         elif self._path() == "/models":
             created = int(time.time())
             listed = [
                 {"id": name, "object": "model", "created": created, "owned_by": "scripted"}
-                for name in self.server.upstream.models
+                for name in self.upstream.models
             ]
             self._send_json(200, {"object": "list", "data": listed})
         else:
@@ -291,13 +298,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.exchange.ended.set()
 
     def do_POST(self) -> None:
+        self.upstream = self.server.upstream
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self._path() not in ("/chat/completions", "/completions"):
             self._send_json(404, error_body(404, f"no such path: {self.path}"))
             return
         body = json.loads(raw)
         self._record(body)
-        reply = self.server.upstream.answer(self.exchange)
+        reply = self.upstream.answer(self.exchange)
         try:
             self._pause(reply.first_delay)
             if reply.raw is not None:
@@ -310,9 +318,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._complete(reply, body)
         except (ClientGone, ConnectionError):
             self.close_connection = True
-            if not self.server.upstream.closing.is_set():
+            if not self.upstream.closing.is_set():
                 self.exchange.aborted.set()
-                self.server.upstream.aborted.set()
+                self.upstream.aborted.set()
         finally:
             self.exchange.ended.set()
 
@@ -436,7 +444,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait. Raises ClientGone as soon as the client leaves or the server closes."""
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
-            if self.server.upstream.closing.wait(min(remaining, POLL)) or self._client_gone():
+            if self.upstream.closing.wait(min(remaining, POLL)) or self._client_gone():
                 raise ClientGone
 
     def _client_gone(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import members, proxy, wait_until
+from tests.support.processes import NEW_PROCESS, members, proxy, wait_until
 from tests.support.raw_http import connect, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -121,7 +121,7 @@ def test_the_master_has_imported_nothing_that_only_its_worker_needs(tmp_path: Pa
     """It took as much memory as a worker, and shared little of it."""
     with (
         ScriptedUpstream() as upstream,
-        proxy(upstream.base_url, tmp_path / "log", "--warm-kernels", "0") as (process, url),
+        proxy(upstream.base_url, tmp_path / "log", command=NEW_PROCESS) as (process, url),
     ):
         assert url
         [worker] = Path(f"/proc/{process.group}/task/{process.group}/children").read_text().split()

@@ -1,0 +1,85 @@
+"""Proxies that the tests of one process use in turn: to open one takes most of a short test's CPU.
+
+A proxy is shared by tests with the same settings. After each test its key-value store is emptied. If the test
+leaves more than that (files, containers, background responses, approvals, an upstream's failures), the proxy
+is closed instead.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.support.serving import serve
+
+MAX_OPEN = 8
+OWN = frozenset(
+    "now hosted engines store files_dir files_index base_url upstreams mcp web_search client_keys"
+    " client_keys_file container_bytes interpreter_seconds log_bodies ping_seconds max_body_bytes"
+    " inspector".split()
+)
+"""Arguments of tests that need a proxy of their own: they look at what it keeps, its clock or its limits."""
+
+
+class SharedProxies:
+    def __init__(self, open_engines: Callable[[Any], dict[str, Any]]) -> None:
+        self._open_engines = open_engines
+        self._open: OrderedDict[str, _SharedProxy] = OrderedDict()
+        self._used: dict[str, _SharedProxy] = {}
+
+    def url(self, settings: dict[str, Any]) -> str:
+        """The URL of a proxy with these settings, for the current test."""
+        key = repr(sorted(settings.items()))
+        if key not in self._open:
+            self._open[key] = _SharedProxy(settings, self._open_engines)
+        self._open.move_to_end(key)
+        self._used[key] = self._open[key]
+        return self._open[key].url
+
+    def end_test(self) -> None:
+        for key, proxy in self._used.items():
+            if not proxy.forget():
+                self._open.pop(key).close()
+        self._used.clear()
+        while len(self._open) > MAX_OPEN:
+            self._open.popitem(last=False)[1].close()
+
+    def close(self) -> None:
+        for proxy in self._open.values():
+            proxy.close()
+
+
+class _SharedProxy:
+    def __init__(
+        self, settings: dict[str, Any], open_engines: Callable[[Any], dict[str, Any]]
+    ) -> None:
+        from app import create_app
+        from emulator.settings import Settings
+
+        with ExitStack() as opening:
+            files = opening.enter_context(TemporaryDirectory())
+            made = Settings(**settings, files_dir=files)
+            app = create_app(made, **open_engines(made))
+            self._services = app.extensions["emulator"]
+            opening.callback(self._services.close)
+            self.url = opening.enter_context(serve(app))
+            self.close = opening.pop_all().close
+
+    def forget(self) -> bool:
+        """Forget what a test has left. Returns False if that is more than values in the store."""
+        services = self._services
+        with services.stores.blobs.transaction() as rows:
+            kept = "SELECT 1 FROM contents UNION ALL SELECT 1 FROM containers"
+            if rows.one(kept) is not None:
+                return False
+        if services.background._runs or services.approvals._pending or services.upstreams._listings:
+            return False
+        for guarded in services.upstreams._guarded.values():
+            if any(breaker._state[0] for breaker in guarded._breakers._breakers):
+                return False
+        with services.stores.key_values._locked() as connection, connection:
+            connection.execute("DELETE FROM kept")
+        return True
