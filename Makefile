@@ -239,6 +239,25 @@ test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/comp
 test-faults: $(TESTABLE) system-packages ## test how clients see failures around the proxy: docs/reliability.md
 	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
+# What CI leaves out, but for one test of each.
+NIGHTLY := test-scale test-gateway test-enterprise-gateway test-docker test-image test-pythons test-mcp test-agents-all \
+    test-frameworks test-faults test-nightly test-deploy test-browser docs audit soak fuzz
+
+.PHONY: nightly
+nightly: ## run every target that CI leaves out (nightly.yml runs them on machines of their own)
+	@failed=; for target in $(NIGHTLY); do \
+	    echo "== make $$target"; $(MAKE) $$target || failed+=" $$target"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+.PHONY: smoke
+smoke: $(TESTABLE) ## run one test of each suite that runs whole each night, with its real programs
+	@$(MAKE) test-gateway ARGS="-k a_program_pauses"
+	@$(MAKE) test-docker ARGS="-k a_session_leaves_no_container"
+	@$(MAKE) test-faults ARGS="--slice 40"
+	@$(MAKE) test-agents AGENTS_SLICE=codex ARGS="--slice 12"
+	@$(MAKE) test-scale ARGS="-k killed_and_the_other"
+	@$(MAKE) test-pythons PYTHON_SMOKE=1
+
 .PHONY: test-nightly
 test-nightly: $(TESTABLE) $(LIBRARIES) system-packages ## run the tests with thousands of random programs
 	@$(PY) -m pytest -m nightly $(ELSEWHERE) $(SHARED_OUT) $(ARGS)
