@@ -109,6 +109,7 @@ class ResponseFront:
                 input_items=input_items,
                 tools=tools,
                 events=event_log,
+                pings=writer.pings,
             )
         if request.conversation is not None:
             save = self._save_in_conversation(save, client, request.conversation, input_items)

@@ -3,11 +3,21 @@
 The events follow the rules that OpenAI's SDKs check: ``response.created`` first, one id, dense sequence
 numbers and output indices, each item added before its deltas and done before the next item starts. Only
 hosted calls, which run at the same time, and a cell that makes them are done after other items have started.
+
+While the next answer event is awaited, another thread may ask for a ping. Sequence numbers must increase in
+the order in which events are written, so a ping is numbered only when all events so far have been written:
+
+    writing   events are numbered by `write`        ── all are written ──►  waiting
+    waiting   pings are numbered by `ping_events`   ── the next answer event ──►  writing
+
+The consumer of `write` asks for the next event only when it has written the last one. `pings` has the numbers
+that pings have taken; with them a replay gives every other event its original number.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -82,18 +92,28 @@ _INCOMPLETE: dict[FinishReason, str] = {
 class ResponseWriter:
     """Writes one response; ``response`` is its state before the first item.
 
-    The same response, tools and answer events always give the same stream, including the ids. ``tools`` are
-    the tools that the input added to those of the response.
+    The same response, tools, answer events and ``pings`` always give the same stream, including the ids, but
+    without the pings. ``tools`` are the tools that the input added to those of the response.
     """
 
     def __init__(
-        self, response: Json, tools: Sequence[Json] = (), *, now: Callable[[], float] = time.time
+        self,
+        response: Json,
+        tools: Sequence[Json] = (),
+        *,
+        pings: Iterable[int] = (),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._response = response
         self._tools = [*response["tools"], *tools]
         self._forms = to_chat_tools(self._tools).forms
         self._now = now
         self._numbers = 0
+        self.pings = {*pings}
+        """The sequence numbers of the pings."""
+        self._numbering = threading.Lock()
+        self._is_waiting = False
+        """For the next answer event; all events so far have been written."""
         self._items = 0
         """The number of items that were added, finished or not."""
         self._finished_items: dict[int, Json] = {}
@@ -107,12 +127,32 @@ class ResponseWriter:
 
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
         """Write the stream's events; `UpstreamAccepted` passes through."""
+        self._is_waiting = True
         for event in with_call_deltas(events):
+            with self._numbering:
+                self._is_waiting = False
             if isinstance(event, UpstreamAccepted):
                 yield event
             if not self._numbers:
                 yield from self._numbered(self._start_events())
             yield from self._numbered(self._events_of(event))
+            self._is_waiting = not isinstance(event, Finish)
+
+    def ping_events(self) -> list[Json]:
+        """What a silent stream sends, from any thread: ``response.in_progress`` again, or the first events if
+        none was sent; nothing while another event is being written.
+
+        Comments would not do: Codex's idle timer counts events (openai/codex#31539).
+        """
+        with self._numbering:
+            if not self._is_waiting:
+                return []
+            if not self._numbers:
+                return [*self._numbered(self._start_events())]
+            [_, ping] = self._start_events()
+            [event] = self._numbered([ping])
+            self.pings.add(event["sequence_number"])
+            return [event]
 
     def failure_events(self, error: EmulatorError) -> Events:
         """The events that end a failed stream. If it has not started, the first events precede them, because
@@ -141,8 +181,11 @@ class ResponseWriter:
                 self._items += 1
             elif event["type"] == "response.output_item.done":
                 self._finished_items[event["output_index"]] = event["item"]
-            yield {**event, "sequence_number": self._numbers}
+            while self._numbers in self.pings:
+                self._numbers += 1
+            number = self._numbers
             self._numbers += 1
+            yield {**event, "sequence_number": number}
 
     def _output(self) -> list[Json]:
         return [item for _, item in sorted(self._finished_items.items())]
