@@ -41,6 +41,7 @@ from emulator.events import (
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
+    Summary,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -64,6 +65,7 @@ from emulator.responses.output import (
     CallItemWriter,
     ClientToolCallWriter,
     CodeCallWriter,
+    CompactionWriter,
     Events,
     ItemWriter,
     MessageItemWriter,
@@ -209,9 +211,9 @@ class ResponseWriter:
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
-            case ProgramStarted() | ProgramFinished():
+            case ProgramStarted() | ProgramFinished() | Summary():
                 yield from self._close()
-                yield from ProgramWriter(self._items, event).all_events()
+                yield from self._whole_item(event).all_events()
             case HostedCallStarted(kind="shell"):
                 yield from self._shell(event)
             case HostedCallFinished(key) if key in self._shell_calls:
@@ -223,6 +225,13 @@ class ResponseWriter:
                     "incomplete" if reason in _INCOMPLETE else "completed"
                 )
                 yield self._finished(reason, usage)
+
+    def _whole_item(
+        self, event: ProgramStarted | ProgramFinished | Summary
+    ) -> ProgramWriter | CompactionWriter:
+        if isinstance(event, Summary):
+            return CompactionWriter(self._items, self._id("cmp_"), event.text)
+        return ProgramWriter(self._items, event)
 
     def _cell(self, event: CodeStarted | CodeDelta | CodeComplete | CodeFinished) -> Events:
         match event:

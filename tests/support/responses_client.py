@@ -146,7 +146,9 @@ def whole_text(item: Json) -> str:
             return "".join(f"{command}\0" for command in item["action"]["commands"])
         case "local_shell_call" | "apply_patch_call" | "web_search_call":
             return ""  # they come without deltas
-        case "mcp_list_tools" | "mcp_approval_request" | "program" | "program_output":
+        case (
+            "mcp_list_tools" | "mcp_approval_request" | "program" | "program_output" | "compaction"
+        ):
             return ""  # they come without deltas
     raise AssertionError(item)
 
