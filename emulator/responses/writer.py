@@ -141,10 +141,10 @@ class ResponseWriter:
             self._is_waiting = not isinstance(event, Finish)
 
     def ping_events(self) -> list[Json]:
-        """What a silent stream sends, from any thread: ``response.in_progress`` again, or the first events if
-        none was sent; nothing while another event is being written.
+        """Return what a silent stream sends: the event ``in_progress`` again, or the first events if none was
+        sent; nothing while another event is being written. Safe to call from another thread.
 
-        Comments would not do: Codex's idle timer counts events (openai/codex#31539).
+        Comments do not suffice: Codex's idle timer counts events (openai/codex#31539).
         """
         with self._numbering:
             if not self._is_waiting:
