@@ -33,13 +33,13 @@ def compaction_item(key: str, summary: str) -> Json:
 
 
 def is_triggered(items: Sequence[Json]) -> bool:
-    """Return True if the request asks for a summary."""
-    return any(item["type"] == TRIGGER for item in items)
+    """Return True if the request asks for a summary: `items.normalize` allows a trigger only at the end."""
+    return bool(items) and items[-1]["type"] == TRIGGER
 
 
 def without_trigger(items: Sequence[Json]) -> list[Json]:
-    """Return the items that are content. `items.normalize` allows a trigger only at the end."""
-    return [item for item in items if item["type"] != TRIGGER]
+    """Return the items that are content, which alone are stored."""
+    return [*items[:-1]] if is_triggered(items) else [*items]
 
 
 def without_replaced(items: Sequence[Item]) -> list[Item]:

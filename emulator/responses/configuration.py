@@ -51,10 +51,10 @@ class Configuration:
 
     def updated(self, items: Sequence[Json], place: str) -> Configuration:
         """Apply the updates in ``items``. Raises `BadRequest` for a setting that no update can change."""
-        updates = [n for n, item in enumerate(items) if item["type"] == "configuration_update"]
         configuration = self
-        for n in updates:
-            configuration = configuration._changed(items[n], f"{place}[{n}]")
+        for n, item in enumerate(items):
+            if item["type"] == "configuration_update":
+                configuration = configuration._changed(item, f"{place}[{n}]")
         return configuration
 
     def _changed(self, item: Json, place: str) -> Configuration:
