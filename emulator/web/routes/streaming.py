@@ -44,7 +44,7 @@ class Frames:
     end: bytes = b""
     """The last frame of any other stream."""
     ping: Callable[[], bytes] = lambda: PING
-    """What a silent stream sends. It is called while no event is made or written, in another thread."""
+    """Makes what a silent stream sends. Other threads call it, while the next event is awaited."""
 
 
 CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
