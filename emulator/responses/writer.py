@@ -85,6 +85,16 @@ _HOSTED: dict[HostedKind, type[_HostedItem]] = {
     "web_search": WebSearchWriter,
 }
 
+_WITHOUT_ECHO: Json = {
+    "instructions": None,
+    "metadata": {},
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+}
+"""What pings have instead of the request's long fields. A ping that does not fit into the connection's buffer
+would block the thread that writes the pings of all streams."""
+
 _INCOMPLETE: dict[FinishReason, str] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
@@ -151,10 +161,10 @@ class ResponseWriter:
                 return []
             if not self._numbers:
                 return [*self._numbered(self._start_events())]
-            [_, ping] = self._start_events()
-            [event] = self._numbered([ping])
-            self.pings.add(event["sequence_number"])
-            return [event]
+            response = {**self._response, **_WITHOUT_ECHO}
+            [ping] = self._numbered([{"type": "response.in_progress", "response": response}])
+            self.pings.add(ping["sequence_number"])
+            return [ping]
 
     def failure_events(self, error: EmulatorError) -> Events:
         """The events that end a failed stream. If it has not started, the first events precede them, because

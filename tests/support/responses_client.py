@@ -73,9 +73,7 @@ def check_events(events: list[Json]) -> Json:
     """
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     first, second, *between, last = events
-    between = [
-        one for one in between if one != {**second, "sequence_number": one["sequence_number"]}
-    ]
+    between = [one for one in between if one["type"] != "response.in_progress"]  # pings
     assert (first["type"], second["type"]) == ("response.created", "response.in_progress")
     assert first["response"] == second["response"]
     assert first["response"]["status"] == "in_progress" and first["response"]["output"] == []
