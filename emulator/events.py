@@ -261,6 +261,13 @@ class ApprovalRequested:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """The model's summary of the conversation, which replaces it: the whole answer of a request for one."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Finish:
     reason: FinishReason
     usage: Usage
@@ -287,6 +294,7 @@ AnswerEvent = (
     | HostedCallStarted
     | HostedCallFinished
     | ApprovalRequested
+    | Summary
     | Finish
 )
 

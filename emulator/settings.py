@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (), description="web origins that browsers may call from, or *, separated by commas"
     )
-    ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a comment")
+    ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a ping")
     stream_calls: Literal["delta", "statement", "block"] = Field(
         "statement",
         description="send a call when its statement, or its whole block, is complete; delta: stream the long "

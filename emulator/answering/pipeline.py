@@ -19,6 +19,7 @@ import structlog
 from emulator import metrics, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.answerer import Answerer
+from emulator.answering.billing_line import without_billing_lines
 from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
@@ -99,6 +100,7 @@ class Pipeline:
         Raises `BadRequest` naming the place, `NotFound` for an unknown file or model, `Forbidden` for a model
         that the client's key does not allow.
         """
+        chat = without_billing_lines(chat)
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
             words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from emulator.answering.transcript import render
 from emulator.errors import ModelFailed
-from emulator.events import AnswerEvent, ContentDelta, Finish, Usage
+from emulator.events import AnswerEvent, ContentDelta, Finish, Summary, UpstreamAccepted, Usage
 from emulator.protocol import Message
 
 
@@ -16,19 +16,33 @@ def question(instructions: str = "") -> Message:
     return Message(role="user", content=instructions.strip() or render("compact.jinja").strip())
 
 
-def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
-    """Collect the summary from an answer. Raises `EmulatorError`, also for an empty summary, which would
+def summarized(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """Turn the answer into its `Summary`. Raises `EmulatorError`, also for an empty summary, which would
     erase the conversation."""
-    text, usage = "", Usage()
+    text = ""
     for event in events:
         match event:
+            case UpstreamAccepted():
+                yield event
             case ContentDelta(delta):
                 text += delta
+            case Finish():
+                if not text.strip():
+                    raise ModelFailed("The model returned an empty summary.", code="model_empty")
+                yield Summary(text.strip())
+                yield event
+
+
+def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
+    """Collect the summary from an answer. Raises as `summarized`."""
+    text, usage = "", Usage()
+    for event in summarized(events):
+        match event:
+            case Summary(summary):
+                text = summary
             case Finish(usage=total):
                 usage = total
-    if not text.strip():
-        raise ModelFailed("The model returned an empty summary.", code="model_empty")
-    return text.strip(), usage
+    return text, usage
 
 
 def introduced(summary: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from emulator.answering.billing_line import without_billing_line
 from emulator.answering.call_policy import INTERPRETER
 from emulator.anthropic.blocks import messages
 from emulator.anthropic.code_calls import Cells, Content, check_results, is_code_execution
@@ -116,9 +117,6 @@ class MessagesRequest(CountRequest):
     compaction: Compaction | None = None
 
 
-_BILLING = "x-anthropic-billing-header:"
-"""Starts a block of the system text that Claude Code sends for Anthropic's billing, not for the model."""
-
 _UNCHANGED = ("max_tokens", "temperature", "top_p", "top_k")
 
 # Places in the chat request made here -> places in the request that the client sent.
@@ -183,7 +181,8 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     system = request.system
     if isinstance(system, list):
         texts = [text(block, "text", f"system[{n}]") for n, block in enumerate(system)]
-        system = "\n\n".join(one for one in texts if not one.startswith(_BILLING))
+        # Here too: a block that is nothing but the line leaves no blank lines behind.
+        system = "\n\n".join(filter(None, map(without_billing_line, texts)))
     chat = [Message(role="system", content=system)] if system else []
     answer: Content = ()
     following: dict[str, Content] = {}

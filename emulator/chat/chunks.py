@@ -26,6 +26,7 @@ from emulator.events import (
     Finish,
     ReasoningDelta,
     RelayedChunk,
+    Summary,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -135,8 +136,8 @@ class _ChoiceWriter:
             match part:
                 case UpstreamAccepted() | RelayedChunk():
                     pass  # `ChunkWriter.write` handles these
-                case ToolsListed() | ApprovalRequested():
-                    pass  # chat completions have no place for lists, and are not asked for approval
+                case ToolsListed() | ApprovalRequested() | Summary():
+                    pass  # chat completions have no place for lists, approval requests and summaries
                 case ReasoningDelta(text):
                     yield self._chunk({"reasoning_content": text})
                 case ContentDelta(text):

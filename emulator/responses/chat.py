@@ -83,21 +83,25 @@ def chat_request(
     return validated(ChatCompletionRequest, fields)
 
 
-def at_client_place(error: EmulatorError, places: Sequence[str]) -> EmulatorError:
+def at_client_place(
+    error: EmulatorError, places: Sequence[str], format_place: str
+) -> EmulatorError:
     """Make an error about the chat request name the place in the client's own request.
 
-    ``places`` are the client's places of the tools, by their index in the chat request.
+    ``places`` are the client's places of the tools, by their index in the chat request; ``format_place`` is
+    that of the text's format.
     """
-    param = error.param and _client_place(error.param, places)
-    return replace(error, message=_client_place(error.message, places), param=param)
+    param = error.param and _client_place(error.param, places, format_place)
+    message = _client_place(error.message, places, format_place)
+    return replace(error, message=message, param=param)
 
 
-def _client_place(text: str, places: Sequence[str]) -> str:
+def _client_place(text: str, places: Sequence[str], format_place: str) -> str:
     def tool_place(tool: re.Match[str]) -> str:
         n = int(tool[1])
         return places[n] if n < len(places) else tool[0]
 
-    return _TOOL.sub(tool_place, _rename(text))
+    return _TOOL.sub(tool_place, _rename(text)).replace("text.format", format_place)
 
 
 def _reusing(tools: Sequence[Json], containers: Sequence[tuple[str, str]]) -> list[Json]:

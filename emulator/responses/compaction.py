@@ -1,5 +1,7 @@
-"""Replace a conversation with a summary: ``/responses/compact`` returns it, and a later request sends it
-back.
+"""Replace a conversation with a summary, which a later request sends back.
+
+``/responses/compact`` returns the user's messages and the summary. A request whose last item is a
+``compaction_trigger`` is answered with the summary alone; its client keeps the user's messages (Codex).
 
 The summary's item is opaque to clients but not secret: it contains only text that the client may read, and a
 client that changes it could have sent the same text as a message.
@@ -13,7 +15,8 @@ from collections.abc import Sequence
 
 from emulator.answering.summary import introduced
 from emulator.events import new_id
-from emulator.responses.items import Json
+from emulator.responses.item_types import CompactionItem, Item, MessageItem
+from emulator.responses.items import TRIGGER, Json
 
 _MARK = "summary:"
 
@@ -21,8 +24,35 @@ _MARK = "summary:"
 def compacted(items: Sequence[Json], summary: str) -> list[Json]:
     """Return the output: the user's messages, and one item that summarizes all other items."""
     questions = [item for item in items if item["type"] == "message" and item.get("role") == "user"]
+    return [*questions, compaction_item(new_id("cmp_"), summary)]
+
+
+def compaction_item(key: str, summary: str) -> Json:
     hidden = base64.b64encode(f"{_MARK}{summary}".encode()).decode()
-    return [*questions, {"id": new_id("cmp_"), "type": "compaction", "encrypted_content": hidden}]
+    return {"id": key, "type": "compaction", "encrypted_content": hidden}
+
+
+def is_triggered(items: Sequence[Json]) -> bool:
+    """Return True if the request asks for a summary: `items.normalize` allows a trigger only at the end."""
+    return bool(items) and items[-1]["type"] == TRIGGER
+
+
+def without_trigger(items: Sequence[Json]) -> list[Json]:
+    """Return the items that are content, which alone are stored."""
+    return [*items[:-1]] if is_triggered(items) else [*items]
+
+
+def without_replaced(items: Sequence[Item]) -> list[Item]:
+    """Remove what the last summary replaces: everything before it except messages that are not the model's.
+
+    Clients need not remove these items, and a stored conversation still has them.
+    """
+    last = 0
+    for n, item in enumerate(items):
+        if isinstance(item, CompactionItem) and summary_of(item.encrypted_content) is not None:
+            last = n
+    said = [one for one in items[:last] if isinstance(one, MessageItem) and one.role != "assistant"]
+    return [*said, *items[last:]]
 
 
 def summary_of(hidden: str) -> str | None:

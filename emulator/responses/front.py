@@ -20,9 +20,9 @@ from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.errors import BadRequest, EmulatorError
 from emulator.events import UpstreamAccepted, new_id
-from emulator.protocol import Message
 from emulator.responses import compaction, items
 from emulator.responses.chat import at_client_place, chat_request
+from emulator.responses.configuration import Configuration
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
@@ -39,6 +39,7 @@ from emulator.settings import Order
 log = structlog.get_logger()
 
 _ENDS = ("response.completed", "response.incomplete")
+_ANSWERED_WITH_WORDS = {"tools": None, "tool_choice": "none", "text": None}
 
 StreamEvents = Iterator[Json | UpstreamAccepted]
 
@@ -67,6 +68,10 @@ class ResponseStream:
 @dataclass(frozen=True)
 class _ReadRequest:
     answer_request: AnswerRequest
+    request: ResponseRequest
+    """With the settings in effect."""
+    compacts: bool
+    """The answer is a summary that replaces the conversation."""
     history: list[Json]
     """The items of earlier responses."""
     input_items: list[Json]
@@ -96,8 +101,10 @@ class ResponseFront:
         )
         answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
         items_so_far = [*read.history, *input_items]
+        if read.compacts:
+            answer = summary.summarized(answer)
         answer = with_loads(answer, request.tools or (), items_so_far, answer_request.hosted)
-        start, event_log = initial_response(request), EventLog()
+        start, event_log = initial_response(read.request), EventLog()
         writer = ResponseWriter(start, tools)
         events = writer.write(event_log.record(answer))
         save: Callable[[Json], None] = _do_not_save
@@ -109,6 +116,7 @@ class ResponseFront:
                 input_items=input_items,
                 tools=tools,
                 events=event_log,
+                pings=writer.pings,
             )
         if request.conversation is not None:
             save = self._save_in_conversation(save, client, request.conversation, input_items)
@@ -143,8 +151,7 @@ class ResponseFront:
     def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
         """Replace the conversation with the user's messages and the model's summary. Raises
         `EmulatorError`."""
-        plain = request.model_copy(update={"tools": None, "tool_choice": "none", "text": None})
-        read = self._read(client, plain, input_items, final_message=summary.question())
+        read = self._read(client, request, input_items, compacts=True)
         answer = expand_relayed_chunks(
             read.answer_request, self.pipeline.answer(read.answer_request)
         )
@@ -164,9 +171,12 @@ class ResponseFront:
         input_items: list[Json],
         *,
         order: Order | None = None,
-        final_message: Message | None = None,
+        compacts: bool = False,
     ) -> _ReadRequest:
-        """Read a request and its history. Raises as `answer`."""
+        """Read a request and its history; with ``compacts``, or if its input ends with a trigger, as a
+        request for a summary. Raises as `answer`."""
+        compacts = compacts or compaction.is_triggered(input_items)
+        input_items = compaction.without_trigger(input_items)
         input_items = self.stored.resolved(client, input_items)
         history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
@@ -176,27 +186,36 @@ class ResponseFront:
             *items.parse(self.stored.with_outputs(client, input_items)),
         ]
         check_approvals(history, input_items)
+        configuration = (
+            Configuration(request)
+            .updated(history, "previous_response")
+            .updated(input_items, "input")
+        )
         tools = request.tools or []
         new_tools = added_tools([*history, *input_items], tools)
-        offered = to_chat_tools([*tools, *new_tools])
+        offered = to_chat_tools([] if compacts else [*tools, *new_tools])
+        answered = configuration.request
         try:
             chat_messages = messages(parsed_items)
-            if final_message is not None:
+            if compacts:
                 if not chat_messages:
                     raise BadRequest(
                         "input is missing: there is nothing to summarize.", param="input"
                     )
-                chat_messages.append(final_message)
+                chat_messages.append(summary.question())
+                answered = answered.model_copy(update=_ANSWERED_WITH_WORDS)
             containers = used_containers([*history, *input_items])
-            chat = chat_request(request, chat_messages, offered.tools, containers)
+            chat = chat_request(answered, chat_messages, offered.tools, containers)
             listed = listed_servers([*history, *input_items])
             update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
             chat = chat.model_copy(update=update)
             answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
             answer_request = replace(answer_request, shows_cells=True)
         except EmulatorError as error:
-            raise at_client_place(error, offered.places) from error
-        return _ReadRequest(answer_request, history, input_items, new_tools)
+            raise at_client_place(error, offered.places, configuration.format_place) from error
+        return _ReadRequest(
+            answer_request, configuration.request, compacts, history, input_items, new_tools
+        )
 
 
 def _do_not_save(response: Json) -> None:

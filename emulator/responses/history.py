@@ -12,7 +12,7 @@ from emulator.hosted.hosted_tool import IMAGE
 from emulator.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
 from emulator.responses import item_types
 from emulator.responses.callers import program_of
-from emulator.responses.compaction import summary_of
+from emulator.responses.compaction import summary_of, without_replaced
 from emulator.responses.hosted_items import call_id
 from emulator.responses.item_types import Item, Part
 from emulator.responses.items import MESSAGE_BREAK, Json
@@ -25,6 +25,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
     Calls become ``tool_calls`` of the preceding assistant message, as in chat, so that a suspended program
     finds the results of its calls (`resume.py`).
     """
+    items = without_replaced(items)
     chat = _Chat(items)
     before: Item | None = None
     for item in _without_reasoning(items):

@@ -15,6 +15,7 @@ from emulator.responses.item_types import ITEMS, PARTS, ImagePart, Item, Part
 Json: TypeAlias = dict[str, Any]
 
 MAX_ITEMS = 10_000
+TRIGGER = "compaction_trigger"
 MESSAGE_BREAK = "\n\n"
 """Separates a response's text before an item of a type in `SEPARATING` from its text after that item."""
 SEPARATING = ("code_interpreter_call", "mcp_call", "web_search_call", "shell_call_output")
@@ -52,7 +53,12 @@ def normalize(value: Any, place: str = "input") -> list[Json]:
         raise BadRequest(f"{place} must be text or an array of items.", param=place)
     if len(value) > MAX_ITEMS:
         raise BadRequest(f"{place} has more than {MAX_ITEMS} items.", param=place)
-    return [_normalized(item, f"{place}[{n}]") for n, item in enumerate(value)]
+    normal = [_normalized(item, f"{place}[{n}]") for n, item in enumerate(value)]
+    for n, item in enumerate(normal[:-1]):
+        if item["type"] == TRIGGER:
+            message = f"{place}[{n}].type: a {TRIGGER} must be the last input item."
+            raise BadRequest(message, param=f"{place}[{n}].type")
+    return normal
 
 
 def quoted(value: Any) -> str:

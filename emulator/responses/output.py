@@ -21,6 +21,7 @@ from emulator.events import (
     pieces,
 )
 from emulator.responses.callers import caller_fields
+from emulator.responses.compaction import compaction_item
 from emulator.responses.items import Json
 from emulator.responses.tools import CallForm, ClientTool
 
@@ -185,6 +186,17 @@ class ClientToolCallWriter(ItemWriter):
     def _command(self, n: int, kind: str, **fields: object) -> Json:
         place = {"output_index": self.index, "command_index": n}
         return {"type": f"response.shell_call_command.{kind}", **place, **fields}
+
+
+class CompactionWriter(ItemWriter):
+    """Writes the summary that replaces a conversation."""
+
+    def __init__(self, index: int, key: str, summary: str) -> None:
+        super().__init__(index, compaction_item(key, summary))
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        yield self._done()
 
 
 class CodeCallWriter(ItemWriter):

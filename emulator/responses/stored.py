@@ -6,7 +6,7 @@ Knows nothing of HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,8 @@ class StoredResponse:
     size: int
     tools: list[Json] = field(default_factory=list)
     """The tools that the input added."""
+    pings: list[int] = field(default_factory=list)
+    """The sequence numbers of the stream's pings, which are not replayed."""
 
     @property
     def items(self) -> list[Json]:
@@ -52,10 +54,12 @@ class StoredResponse:
         return [*self.input, *self.response["output"]]
 
     def events(self) -> Iterator[Json]:
-        """Replay the stream exactly. Raises `NotFound` for a record that is damaged."""
+        """Replay the stream exactly, except for its pings. Raises `NotFound` for a record that is damaged."""
         try:
             finished = self.response["completed_at"] or 0
-            writer = ResponseWriter(self.initial, self.tools, now=lambda: finished)
+            writer = ResponseWriter(
+                self.initial, self.tools, pings=self.pings, now=lambda: finished
+            )
             answer: list[AnswerEvent] = event_log.load(self.rows)
             events = [e for e in writer.write(answer) if not isinstance(e, UpstreamAccepted)]
         except _DAMAGED as error:
@@ -83,6 +87,7 @@ class StoredResponses:
         input_items: Sequence[Json],
         tools: Sequence[Json] = (),
         events: EventLog,
+        pings: Collection[int] = (),
     ) -> None:
         """Save a response. A failure is only logged, because the client gets the response anyway."""
         if self.store is None:
@@ -95,6 +100,8 @@ class StoredResponses:
         }
         if tools:
             fields["tools"] = tools
+        if pings:
+            fields["pings"] = sorted(pings)
         value = json_codec.dumps(fields)
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not saved: it is too large", bytes=len(value))

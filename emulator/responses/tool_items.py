@@ -137,7 +137,8 @@ SKIPPED = frozenset(
     }
 )
 """Types of items without information for a model. Added tools are tools of the request
-(`tools.added_tools`)."""
+(`tools.added_tools`), updates are its settings (`configuration`), a trigger asks for a summary
+(`compaction`)."""
 
 
 def _object(value: Json, name: str) -> Json:

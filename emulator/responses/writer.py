@@ -3,11 +3,21 @@
 The events follow the rules that OpenAI's SDKs check: ``response.created`` first, one id, dense sequence
 numbers and output indices, each item added before its deltas and done before the next item starts. Only
 hosted calls, which run at the same time, and a cell that makes them are done after other items have started.
+
+While the next answer event is awaited, another thread may ask for a ping. Sequence numbers must increase in
+the order in which events are written, so a ping is numbered only when all events so far have been written:
+
+    writing   events are numbered by `write`        ── all are written ──►  waiting
+    waiting   pings are numbered by `ping_events`   ── the next answer event ──►  writing
+
+The consumer of `write` asks for the next event only when it has written the last one. `pings` has the numbers
+that pings have taken; with them a replay gives every other event its original number.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -31,6 +41,7 @@ from emulator.events import (
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
+    Summary,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -54,6 +65,7 @@ from emulator.responses.output import (
     CallItemWriter,
     ClientToolCallWriter,
     CodeCallWriter,
+    CompactionWriter,
     Events,
     ItemWriter,
     MessageItemWriter,
@@ -73,6 +85,16 @@ _HOSTED: dict[HostedKind, type[_HostedItem]] = {
     "web_search": WebSearchWriter,
 }
 
+_WITHOUT_ECHO: Json = {
+    "instructions": None,
+    "metadata": {},
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+}
+"""What pings have instead of the request's long fields. A ping that does not fit into the connection's buffer
+would block the thread that writes the pings of all streams."""
+
 _INCOMPLETE: dict[FinishReason, str] = {
     "length": "max_output_tokens",
     "content_filter": "content_filter",
@@ -82,18 +104,28 @@ _INCOMPLETE: dict[FinishReason, str] = {
 class ResponseWriter:
     """Writes one response; ``response`` is its state before the first item.
 
-    The same response, tools and answer events always give the same stream, including the ids. ``tools`` are
-    the tools that the input added to those of the response.
+    The same response, tools, answer events and ``pings`` always give the same stream, including the ids, but
+    without the pings. ``tools`` are the tools that the input added to those of the response.
     """
 
     def __init__(
-        self, response: Json, tools: Sequence[Json] = (), *, now: Callable[[], float] = time.time
+        self,
+        response: Json,
+        tools: Sequence[Json] = (),
+        *,
+        pings: Iterable[int] = (),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._response = response
         self._tools = [*response["tools"], *tools]
         self._forms = to_chat_tools(self._tools).forms
         self._now = now
         self._numbers = 0
+        self.pings = {*pings}
+        """The sequence numbers of the pings."""
+        self._numbering = threading.Lock()
+        self._is_waiting = False
+        """For the next answer event; all events so far have been written."""
         self._items = 0
         """The number of items that were added, finished or not."""
         self._finished_items: dict[int, Json] = {}
@@ -107,12 +139,32 @@ class ResponseWriter:
 
     def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
         """Write the stream's events; `UpstreamAccepted` passes through."""
+        self._is_waiting = True
         for event in with_call_deltas(events):
+            with self._numbering:
+                self._is_waiting = False
             if isinstance(event, UpstreamAccepted):
                 yield event
             if not self._numbers:
                 yield from self._numbered(self._start_events())
             yield from self._numbered(self._events_of(event))
+            self._is_waiting = not isinstance(event, Finish)
+
+    def ping_events(self) -> list[Json]:
+        """Return what a silent stream sends: the event ``in_progress`` again, or the first events if none was
+        sent; nothing while another event is being written. Safe to call from another thread.
+
+        Comments do not suffice: Codex's idle timer counts events (openai/codex#31539).
+        """
+        with self._numbering:
+            if not self._is_waiting:
+                return []
+            if not self._numbers:
+                return [*self._numbered(self._start_events())]
+            response = {**self._response, **_WITHOUT_ECHO}
+            [ping] = self._numbered([{"type": "response.in_progress", "response": response}])
+            self.pings.add(ping["sequence_number"])
+            return [ping]
 
     def failure_events(self, error: EmulatorError) -> Events:
         """The events that end a failed stream. If it has not started, the first events precede them, because
@@ -141,8 +193,11 @@ class ResponseWriter:
                 self._items += 1
             elif event["type"] == "response.output_item.done":
                 self._finished_items[event["output_index"]] = event["item"]
-            yield {**event, "sequence_number": self._numbers}
+            while self._numbers in self.pings:
+                self._numbers += 1
+            number = self._numbers
             self._numbers += 1
+            yield {**event, "sequence_number": number}
 
     def _output(self) -> list[Json]:
         return [item for _, item in sorted(self._finished_items.items())]
@@ -166,9 +221,9 @@ class ResponseWriter:
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
-            case ProgramStarted() | ProgramFinished():
+            case ProgramStarted() | ProgramFinished() | Summary():
                 yield from self._close()
-                yield from ProgramWriter(self._items, event).all_events()
+                yield from self._whole_item(event).all_events()
             case HostedCallStarted(kind="shell"):
                 yield from self._shell(event)
             case HostedCallFinished(key) if key in self._shell_calls:
@@ -180,6 +235,13 @@ class ResponseWriter:
                     "incomplete" if reason in _INCOMPLETE else "completed"
                 )
                 yield self._finished(reason, usage)
+
+    def _whole_item(
+        self, event: ProgramStarted | ProgramFinished | Summary
+    ) -> ProgramWriter | CompactionWriter:
+        if isinstance(event, Summary):
+            return CompactionWriter(self._items, self._id("cmp_"), event.text)
+        return ProgramWriter(self._items, event)
 
     def _cell(self, event: CodeStarted | CodeDelta | CodeComplete | CodeFinished) -> Events:
         match event:

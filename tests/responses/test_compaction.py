@@ -1,13 +1,14 @@
-"""/v1/responses/compact and /v1/responses/input_tokens, through the official SDK."""
+"""Compaction by /v1/responses/compact and by a trigger, and /v1/responses/input_tokens."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import openai
 import pytest
 
-from tests.support.responses_client import ask
+from tests.support.responses_client import ask, ask_stream, check_events, fetch, read_stream
 from tests.support.responses_tools import GET_WEATHER
 from tests.support.scripted import ScriptedUpstream
 
@@ -70,6 +71,123 @@ def test_a_summary_of_another_server_is_skipped(
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": hidden}
     ask(proxy, {"model": "m", "input": [item, {"role": "user", "content": "Hi"}]})
     assert [message["content"] for message in upstream.requests[0]["messages"]] == ["Hi"]
+
+
+TRIGGER: Any = {"type": "compaction_trigger"}
+SUMMARY = "Ada; f gave 42."
+
+
+def shown(upstream: ScriptedUpstream) -> str:
+    """What the model read last, without the system message."""
+    said = upstream.requests[-1]["messages"]
+    return "\n".join(one["content"] for one in said if one["role"] != "system")
+
+
+def test_a_trigger_makes_the_summary_the_only_output(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    """Codex ended its session: "expected exactly one compaction output item, got 0" (openai/codex#31742)."""
+    body = {"model": "m", "input": [*LONG, TRIGGER], "store": False}
+    for fields in (
+        {},
+        {"tools": [GET_WEATHER]},
+        {"tools": [GET_WEATHER], "tool_choice": "required"},
+    ):
+        upstream.reply(f"<think>What matters?</think>{SUMMARY}", SUMMARY, "You are Ada.")
+        [item] = ask(proxy, {**body, **fields})["output"]
+        events = ask_stream(proxy, {**body, **fields})
+        [streamed] = check_events(events)["output"]
+        assert {**streamed, "id": ""} == {**item, "id": ""}
+        assert [one["type"].removeprefix("response.") for one in events] == [
+            *("created", "in_progress", "output_item.added", "output_item.done", "completed")
+        ]
+        assert "Summarize" in shown(upstream) and "get_weather" not in str(upstream.requests[-1])
+        ask(proxy, {"model": "m", "input": [LONG[0], item, {"role": "user", "content": "Me?"}]})
+        assert SUMMARY in shown(upstream)
+
+
+@pytest.mark.parametrize("tools", ["tools", "additional_tools"])
+def test_code_in_a_summary_is_no_call(proxy: str, upstream: ScriptedUpstream, tools: str) -> None:
+    upstream.reply("```python\nget_weather(location='Oslo')\n```")
+    offered = {"type": "additional_tools", "role": "developer", "tools": [GET_WEATHER]}
+    fields = {"tools": [GET_WEATHER]} if tools == "tools" else {}
+    items = [*([] if fields else [offered]), *LONG, TRIGGER]
+    [item] = ask(proxy, {"model": "m", "input": items, **fields})["output"]
+    assert item["type"] == "compaction"
+
+
+def test_a_trigger_compacts_a_stored_response_and_a_conversation(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """The next prompt has the user's words, the summary, and nothing that it replaces."""
+    conversation = client.conversations.create().id
+    for next_to in (None, {"conversation": conversation}):
+        upstream.reply("Hello.", "They said hello.", "You said hi.")
+        first = client.responses.create(model="m", input="Hi", **(next_to or {}))
+        follow = next_to or {"previous_response_id": first.id}
+        second = client.responses.create(model="m", input=[TRIGGER], **follow)
+        assert [item.type for item in second.output] == ["compaction"]
+        listed = client.responses.input_items.list(second.id)
+        assert listed.data == [], "the trigger is no content"
+        follow = next_to or {"previous_response_id": second.id}
+        third = client.responses.create(model="m", input="What did I say?", **follow)
+        assert third.output_text == "You said hi."
+        said = [one["content"] for one in upstream.requests[-1]["messages"]]
+        assert said == [
+            *("Hi", "Summary of the conversation so far:\n\nThey said hello.", "What did I say?")
+        ]
+
+
+def test_items_before_a_summary_are_not_shown_except_what_others_said(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    """A client need not remove what a compaction replaces, and two compactions leave the last."""
+    upstream.reply(SUMMARY, "Later: x.", "Done.")
+    [first] = ask(proxy, {"model": "m", "input": [*LONG, TRIGGER]})["output"]
+    rule = {"role": "developer", "content": "Be brief."}
+    told = [*LONG, first, rule, {"role": "assistant", "content": "Soon."}]
+    [second] = ask(proxy, {"model": "m", "input": [*told, TRIGGER]})["output"]
+    assert "42" in shown(upstream) and "Hello, Ada." not in shown(upstream)
+    ask(proxy, {"model": "m", "input": [*told, second, {"role": "user", "content": "Go on."}]})
+    said = [one["content"] for one in upstream.requests[-1]["messages"]]
+    assert said == [
+        *("I am Ada.", "Remember that.", "Be brief."),
+        "Summary of the conversation so far:\n\nLater: x.",
+        "Go on.",
+    ]
+
+
+def test_a_stream_with_a_summary_is_replayed(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply(SUMMARY)
+    events = ask_stream(proxy, {"model": "m", "input": [*LONG, TRIGGER]})
+    key = events[0]["response"]["id"]
+    assert read_stream(fetch(f"{proxy}/v1/responses/{key}?stream=true")[1]) == events
+
+
+@pytest.mark.parametrize(
+    ("items", "param", "message"),
+    [
+        ([TRIGGER], "input", "nothing to summarize"),
+        ([TRIGGER, *LONG], "input[0].type", "must be the last input item"),
+        ([*LONG, TRIGGER, TRIGGER], "input[5].type", "must be the last input item"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_trigger_out_of_place_is_refused(
+    proxy: str, items: list[Any], param: str, message: str, stream: bool
+) -> None:
+    status, data = fetch(f"{proxy}/v1/responses", {"model": "m", "input": items, "stream": stream})
+    error = json.loads(data)["error"]
+    assert (status, error["param"]) == (400, param)
+    assert message in error["message"]
+
+
+def test_an_empty_summary_is_a_failure(proxy: str, upstream: ScriptedUpstream) -> None:
+    upstream.reply(" ", " ")
+    body = {"model": "m", "input": [*LONG, TRIGGER]}
+    assert fetch(f"{proxy}/v1/responses", body)[0] == 502
+    last = ask_stream(proxy, body)[-1]
+    assert (last["type"], last["response"]["output"]) == ("response.failed", [])
 
 
 def test_input_tokens_are_estimated_without_the_model(

@@ -108,9 +108,10 @@ def test_a_failure_that_is_late_comes_in_a_stream_that_the_sdk_can_follow(
         client.responses.stream(model="m", input="Hi") as stream,
     ):
         events = list(stream)
-    kinds = ["response.created", "response.in_progress", "response.failed"]
+    pings = len(events) - 2
+    kinds = ["response.created", *["response.in_progress"] * pings, "response.failed"]
     assert [event.type for event in events] == kinds
-    assert [event.sequence_number for event in events] == [0, 1, 2]
+    assert [event.sequence_number for event in events] == [*range(len(events))]
     assert "too long" in str(events[-1])
 
 

@@ -22,9 +22,11 @@ from emulator.web.routes.replies import (
 )
 from emulator.web.routes.streaming import Frames
 
+_PING = encode_json({"type": "ping"}, "ping")
 FRAMES = Frames(
     lambda event: encode_json(event, event["type"]),
     lambda error: encode_json(error_body(error), "error"),
+    ping=lambda: _PING,
 )
 
 

@@ -1,4 +1,4 @@
-"""Write comments to streams that are silent, from one thread for all streams.
+"""Write pings to streams that are silent, from one thread for all streams.
 
 The thread of a request waits for the next event and cannot write meanwhile. So the ping thread writes,
 through the ``write`` function of PEP 3333, but only while the request's thread waits:
@@ -7,7 +7,7 @@ through the ``write`` function of PEP 3333, but only while the request's thread 
     waiting   the ping thread may write           ── resume ──►  writing
 
 `resume` returns only when the ping thread is not writing, so the two never write at the same time. Knows
-nothing of what a stream contains.
+nothing of what a stream contains, nor of what a ping is: each API has its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from emulator.client_disconnect import ClientDisconnect
-from emulator.upstream.sse import PING
 
 _MAX_PAUSE_SECONDS = 1.0
 _CHECKS_PER_PING = 4
@@ -29,10 +28,13 @@ _CHECKS_PER_PING = 4
 
 
 class PingedStream:
-    """A stream whose client gets a comment after each ``seconds`` of silence."""
+    """A stream whose client gets a ping after each ``seconds`` of silence; ``make_ping`` makes its bytes."""
 
-    def __init__(self, seconds: float, disconnect: ClientDisconnect) -> None:
+    def __init__(
+        self, seconds: float, disconnect: ClientDisconnect, make_ping: Callable[[], bytes]
+    ) -> None:
         self.seconds = seconds
+        self._make_ping = make_ping
         self._disconnect = disconnect
         self._lock = threading.Lock()
         self._waiting_since = 0.0
@@ -53,7 +55,7 @@ class PingedStream:
             self._waiting_since = 0.0
 
     def ping(self, now: float) -> None:
-        """Write a comment if one is due."""
+        """Write a ping if one is due."""
         since = self._waiting_since
         if not since or now - since < self.seconds:
             return
@@ -63,7 +65,7 @@ class PingedStream:
                 return
             self._waiting_since = now
             try:
-                self._write(PING)
+                self._write(self._make_ping())
             except OSError:
                 # Stopping may take long, and other streams must not wait for it.
                 report = self._disconnect.report

@@ -16,7 +16,7 @@ from emulator.responses.stored import StoredResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
 from emulator.storage.paging import page_among
-from emulator.upstream.sse import encode_json
+from emulator.upstream.sse import PING, encode_json
 from emulator.web.routes.replies import (
     client,
     json_reply,
@@ -139,4 +139,7 @@ def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
     def failed(error: EmulatorError) -> bytes:
         return b"".join(map(frame, writer.failure_events(error)))
 
-    return Frames(frame, failed)
+    def ping() -> bytes:
+        return b"".join(map(frame, writer.ping_events())) or PING
+
+    return Frames(frame, failed, ping=ping)

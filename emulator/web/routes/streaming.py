@@ -1,9 +1,9 @@
-"""Send events as a stream of server-sent events, with comments while there is no event.
+"""Send events as a stream of server-sent events, with pings while there is no event.
 
 The first event is made in another thread: if it takes longer than ``ping_seconds``, the response begins
 without it. If it is an error that comes earlier, the response has the error's own status. All other events
-are made by the thread that writes them, and `pings` writes comments meanwhile. Knows nothing of what the
-events are: `Frames` says how one API writes them.
+are made by the thread that writes them, and `pings` writes pings meanwhile. Knows nothing of what the events
+are: `Frames` says how one API writes them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Frames:
     """The last frames of a stream that fails."""
     end: bytes = b""
     """The last frame of any other stream."""
+    ping: Callable[[], bytes] = lambda: PING
+    """Makes what a silent stream sends. Other threads call it, while the next event is awaited."""
 
 
 CHAT = Frames(encode_json, lambda error: encode_json(error.body()), DONE)
@@ -58,7 +60,7 @@ class EventStream:
         self._events = events
         self._frames = frames
         self._disconnect = client_disconnect.current.get() or ClientDisconnect()
-        self.pinged = PingedStream(ping_seconds, self._disconnect)
+        self.pinged = PingedStream(ping_seconds, self._disconnect, frames.ping)
         self._closing = threading.Lock()
         self._closed = False
         # Events are made in the request's context, so that lines logged there have its id.
@@ -82,7 +84,7 @@ class EventStream:
 
     def __iter__(self) -> Iterator[bytes]:
         while not self._first.done():
-            yield PING
+            yield self._frames.ping()
             wait([self._first], self.pinged.seconds)
         try:
             with pinging(self.pinged):
