@@ -11,13 +11,13 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from emulator import addresses, command_line, settings_sources
+from emulator.cached_property import cached_property
 from emulator.command_line import BadFlag, nearest
 from emulator.mcp_settings import ApprovalFilter, MCPServerRow, ToolFilter
 from emulator.settings import Settings
