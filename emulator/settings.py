@@ -11,7 +11,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -394,7 +393,8 @@ class Settings(BaseSettings):
     def _is_store(cls, value: str) -> str:
         if "://" in value and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("name a file, :memory:, or redis://host")
-        _ = urlsplit(value).port if "://" in value else None  # raises ValueError
+        if "://" in value:
+            addresses.parse(value)
         return value
 
     @field_validator("store", "files_dir", "client_keys_file")
