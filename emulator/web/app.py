@@ -82,7 +82,7 @@ def create_app(
             services.pipeline.engines,
             services.reachability,
             services.kernel_counts,
-            ready_strict=settings.ready_strict,
+            settings,
         )
         _add_hooks(app, settings)
         _add_wsgi_middleware(app, services)
