@@ -288,7 +288,9 @@ class Settings(BaseSettings):
         description="how long a cell or hosted call waits for approval; then it is declined",
     )
     interpreter_idle_seconds: float = Field(
-        60, ge=0, description="idle time after which a container's kernel may be ended for another"
+        0,
+        ge=0,
+        description="idle time before which no container's kernel is ended for another; that one gets a 503",
     )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
