@@ -37,8 +37,15 @@ def _expand(value: Any) -> Any:
     return _VARIABLE.sub(lambda match: os.environ[match[1]], value)
 
 
+def _expand_argument(value: Any) -> Any:
+    """As `_expand`; what contains a variable is a secret."""
+    has_variable = isinstance(value, str) and _VARIABLE.search(value)
+    return SecretStr(_expand(value)) if has_variable else value
+
+
 Expanded = Annotated[str, BeforeValidator(_expand)]
 ExpandedSecret = Annotated[SecretStr, BeforeValidator(_expand)]
+Argument = Annotated[str | SecretStr, BeforeValidator(_expand_argument)]
 
 
 def check_header(name: str, value: str) -> None:
@@ -109,7 +116,7 @@ class MCPServerRow(BaseModel):
     url: ExpandedSecret = SecretStr("")
     """A secret, since its path may contain a key."""
     command: str = ""
-    args: tuple[ExpandedSecret, ...] = ()
+    args: tuple[Argument, ...] = ()
     env: dict[str, ExpandedSecret] = Field(default_factory=dict)
     """Variables of the command, which otherwise gets only PATH, HOME and the like."""
     token: ExpandedSecret | None = None

@@ -2,12 +2,13 @@
 
 Secret are
 
-* the value of each `SecretStr`: a setting that holds a key, a token, headers, query parameters, or arguments
-  or variables of a command has this type;
+* each setting with a `SecretStr` in its type: keys, tokens, headers, query parameters, and a command's
+  variables and arguments;
 * of a URL in any other setting, the name, the password and the query.
 
 `shown` renders a value without them. `redactor` removes them from texts that others wrote, such as a
-library's error or a server's reply. Knows no setting by its name.
+library's error or a server's reply; there the plain arguments of a command stay, since they may be ordinary
+words. Knows no setting by its name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from pydantic import BaseModel, SecretStr
 
@@ -39,8 +40,13 @@ def shown(value: Any) -> str:
         case str():
             return shown_url(value) if _URL.search(value) else value
         case BaseModel():
-            fields = [name for name in type(value).model_fields if name in value.model_fields_set]
-            return shown({name: getattr(value, name) for name in fields})
+            return shown(
+                {
+                    name: HIDDEN if holds_secret(field.annotation) else getattr(value, name)
+                    for name, field in type(value).model_fields.items()
+                    if name in value.model_fields_set
+                }
+            )
         case Mapping():
             inner = ", ".join(f"{name}: {shown(one)}" for name, one in value.items())
             return f"{{{inner}}}" if inner else ""
@@ -96,8 +102,7 @@ def _secrets(value: Any) -> Iterator[str]:
 
 
 def _url_secrets(url: str) -> Iterator[str]:
-    name_and_password = userinfo(url)
-    password = name_and_password.partition(":")[2]
-    query = url.partition("?")[2]
-    yield from (name_and_password, password, unquote(password), query)
-    yield from (value for _, value in parse_qsl(query))
+    """Of the query only whole parameters, since their values may be ordinary words."""
+    password = userinfo(url).partition(":")[2]
+    yield from (password, unquote(password))
+    yield from url.partition("?")[2].split("&")

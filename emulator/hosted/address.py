@@ -33,7 +33,7 @@ class ServerAddress:
 
     url: str = field(default="", repr=False)
     command: str = ""
-    args: tuple[str, ...] = field(default=(), repr=False)
+    args: tuple[str | SecretStr, ...] = field(default=(), repr=False)
     env: Pairs = field(default=(), repr=False)
     headers: Pairs = field(default=(), repr=False)
     timeout: float = 60
@@ -44,16 +44,16 @@ class ServerAddress:
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.command
 
     def without_secrets(self, text: str) -> str:
-        """``text`` without the values of headers, variables and arguments, and of the URL only its host."""
-        values = (self.url, *self.args, *(value for _, value in (*self.headers, *self.env)))
-        return redactor(*map(SecretStr, values))(text)
+        """``text`` without the values of headers and variables, and of the URL only its host."""
+        values = (self.url, *(value for _, value in (*self.headers, *self.env)))
+        return redactor(self.args, *map(SecretStr, values))(text)
 
 
 def address_of(row: MCPServerRow) -> ServerAddress:
     """Return the address of the operator's server."""
     env, headers = revealed(row.env), with_token(row.headers, row.token)
-    args = tuple(argument.get_secret_value() for argument in row.args)
-    return ServerAddress(row.url.get_secret_value(), row.command, args, env, headers, row.timeout)
+    url = row.url.get_secret_value()
+    return ServerAddress(url, row.command, row.args, env, headers, row.timeout)
 
 
 def revealed(values: Mapping[str, SecretStr]) -> Pairs:

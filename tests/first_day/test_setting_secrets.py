@@ -153,7 +153,7 @@ query = {{ key = "queries-{SECRET}" }}
 
 [mcp.command]
 command = "PYTHON"
-args = ["-c", "import os, sys; sys.exit(sys.argv[1] + os.environ['SHOP_KEY'])", "--key=arguments-{SECRET}"]
+args = ["-c", "import os, sys; sys.exit(sys.argv[1] + os.environ['SHOP_KEY'])", "--key=${{ARGUMENT}}"]
 env = {{ SHOP_KEY = "variables-{SECRET}" }}
 
 [mcp.url]
@@ -166,6 +166,7 @@ provider = "searxng"
 url = "http://ali:searches-{SECRET}@127.0.0.1:port/?key=search-{SECRET}"
 token = "search-tokens-{SECRET}"
 """
+VARIABLES = {"ARGUMENT": f"arguments-{SECRET}"}
 QUOTED = " ".join(
     f"{name}-{SECRET}" for name in ("upstreams", "keys", "headers", "basics", "queries")
 )
@@ -190,7 +191,9 @@ def test_a_running_proxy_shows_no_secret_of_its_settings(
     key = {"authorization": f"Bearer clients-{SECRET}"}
     seen = []
     port = free_port()
-    with served(f"--port={port}", "--warm-kernels=0", home=tmp_path) as process:
+    with served(
+        f"--port={port}", "--warm-kernels=0", home=tmp_path, variables=VARIABLES
+    ) as process:
         process.wait_for("Try:")
         url = f"http://127.0.0.1:{port}"
         for path, body in BODIES.items():
@@ -208,7 +211,7 @@ def test_a_running_proxy_shows_no_secret_of_its_settings(
         seen.append(fetch(f"{url}/inspector/status/doctor", b"", operator, "POST"))
         printed = process.output
     for command in (["doctor"], ["doctor", "--sandbox=docker"], ["mcp"], ["upstream", "--ask"]):
-        ended = command_line(*command, home=tmp_path)
+        ended = command_line(*command, home=tmp_path, variables=VARIABLES)
         seen.append((ended.code, {}, f"{command}: {ended.out}{ended.err}".encode()))
     seen += [(0, {}, printed.encode()), (0, {}, asked.encode())]
     for status, _, body in seen:
