@@ -175,8 +175,8 @@ class Kernels:
     def _make_room(self, container: Container) -> bool:
         """End the kernel that has been idle for longest. Returns False if there is none.
 
-        A client that has a kernel ends its own, or those of a client that keeps as many as it gets: otherwise
-        one client could end all kernels of the others.
+        A client that has kernels ends one of its own, or of a client that still has as many afterwards:
+        otherwise one client could end the kernels of all others.
         """
         since = time.monotonic() - self._settings.interpreter_idle_seconds
         with self._lock:

@@ -645,7 +645,7 @@ def test_a_container_that_makes_no_sense_is_refused(
 
 
 def test_one_client_cannot_take_all_kernels(start_proxy: StartProxy) -> None:
-    """Beyond its share, a client's own kernels end."""
+    """Beyond its share, the client's own longest idle kernel is ended."""
     proxy = start_proxy(client_keys=("ann", "bob", "eve"), max_kernels=4)
     containers = []
     for key in ("ann", "ann", "ann", "bob", "bob", "eve"):
@@ -666,8 +666,10 @@ def test_one_client_cannot_take_all_kernels(start_proxy: StartProxy) -> None:
     ]
 
 
-def test_a_client_without_a_kernel_gets_that_of_any_other(start_proxy: StartProxy) -> None:
-    """And one that has a kernel leaves their only ones to the others, however long they are idle."""
+def test_a_client_without_a_kernel_ends_the_longest_idle_one_of_any_client(
+    start_proxy: StartProxy,
+) -> None:
+    """A client that has a kernel does not end the only kernel of another client, however long it is idle."""
     keys = ("ann", "bob", "eve")
     proxy = start_proxy(client_keys=keys, max_kernels=2, interpreter_seconds=53)
     ran: dict[str, list[Any]] = {key: [] for key in keys}
@@ -700,9 +702,11 @@ def test_the_model_is_told_which_libraries_and_files_there_are(
         assert f"numpy {np.__version__}" in system
 
 
-def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: StartProxy) -> None:
-    """For its first minute an idle kernel gave way to no other: with 16 of them, the next conversation got a
-    503 after its turn of the model."""
+def test_an_idle_kernel_is_ended_for_another_and_its_container_is_informed(
+    start_proxy: StartProxy,
+) -> None:
+    """For its first minute no idle kernel was ended: with 16 of them, the next conversation got a 503 after
+    its model turn."""
     proxy = start_proxy(max_kernels=1, interpreter_seconds=58)
     one, other = Container(proxy), Container(proxy)
     one.execute("x = 1\nopen('a.txt', 'w').write('kept')")
@@ -712,7 +716,7 @@ def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: Star
     assert any("was restarted" in note for note in report["notes"])
 
 
-def test_the_longest_idle_kernel_of_that_memory_limit_gives_way(start_proxy: StartProxy) -> None:
+def test_the_longest_idle_kernel_of_that_memory_limit_is_ended(start_proxy: StartProxy) -> None:
     proxy = start_proxy(max_kernels=2, interpreter_seconds=51)
     small, large = Container(proxy), Container(proxy, memory_limit="4g")
     first, second = Container(proxy, memory_limit="4g"), Container(proxy, memory_limit="4g")
@@ -725,7 +729,7 @@ def test_the_longest_idle_kernel_of_that_memory_limit_gives_way(start_proxy: Sta
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_conversation_whose_kernel_gave_way_is_told_so(
+def test_a_conversation_is_informed_that_its_kernel_was_ended(
     upstream: ScriptedUpstream, tmp_path: Path, workers: int
 ) -> None:
     tool = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -750,7 +754,7 @@ def test_a_conversation_whose_kernel_gave_way_is_told_so(
         assert "False" in told and "was restarted" in told
 
 
-def test_a_kernel_that_runs_or_waits_gives_way_to_nobody(
+def test_a_kernel_that_runs_or_waits_is_not_ended(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(max_kernels=1, interpreter_seconds=57)

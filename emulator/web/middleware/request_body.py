@@ -1,6 +1,6 @@
-"""The body of a request up to its largest length, and the end of a connection on which there is more.
+"""Read a request's body up to the limit, and close a connection on which more of it arrives.
 
-werkzeug returns the beginning of a chunked body that is longer than the limit as if it were the whole one.
+For a chunked body beyond the limit, werkzeug returns the beginning as if it were the whole body.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _BoundedStream(LimitedStream):
         super().__init__(stream, limit, is_max=True)
 
     def on_exhausted(self) -> None:
-        """Called where reading goes on after the last byte allowed, which may be that of the body."""
+        """Called when more is read after the last allowed byte, which may be the last one of the body."""
         if self._stream.read(1):
             raise _too_large(self.limit)
 
@@ -52,7 +52,7 @@ def _too_large(limit: int) -> RequestEntityTooLarge:
 
 
 class LastResponse(Response):
-    """The last response on its connection: a rest of the request's body is not read."""
+    """The last response on its connection: what remains of the request's body is not read."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         close_connection(start_response)
