@@ -11,12 +11,13 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import resources
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jsonschema_rs
+
+from emulator.cached_property import cached_property
 
 Json = Any
 Arguments = dict[str, Json]

@@ -1,4 +1,4 @@
-"""Validate upstream URLs and detect one that leads back to this proxy."""
+"""Validate and show URLs of the settings, and detect one that leads back to this proxy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,59 @@ _NOT_IN_URLS = re.compile(r"[\x00-\x20\"'<>\\^`{|}\u200b-\u200f\ufeff]")
 _SCHEME = re.compile(r"(?:\w+:/|https?/)?/*")
 """What was probably meant as http://."""
 
+HIDDEN = "[hidden]"
+"""Is shown instead of a secret."""
+
 
 def base_url(text: str) -> str:
     """Return ``text`` as a base URL, without an endpoint or a slash at its end. Raises ValueError."""
     url = text.strip()
+    shown = repr(shown_url(url))
     if wrong := _NOT_IN_URLS.search(url):
-        raise ValueError(f"{url!r} is not a URL: it contains {wrong[0]!r}")
-    parts = urlsplit(url)
+        raise ValueError(f"{shown} is not a URL: it contains {wrong[0]!r}")
+    parts = parse(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = f"http://{_SCHEME.sub('', url, 1) or 'localhost:11434/v1'}"
-        raise ValueError(f"{url!r} is not a URL: start with http:// or https://, as in {shown}")
-    _ = parts.port  # raises ValueError
+        meant = shown_url(f"http://{_SCHEME.sub('', url, 1) or 'localhost:11434/v1'}")
+        raise ValueError(f"{shown} is not a URL: start with http:// or https://, as in {meant}")
     if parts.query or parts.fragment:
-        raise ValueError(f"{url!r}: a base URL ends with its path, usually /v1")
+        raise ValueError(f"{shown}: a base URL ends with its path, usually /v1")
     return _ENDPOINT.sub("", url).rstrip("/")
+
+
+def parse(url: str) -> SplitResult:
+    """Return the parts of ``url``. Raises ValueError, which unlike `urlsplit`'s quotes nothing of it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("its host is malformed") from None
+    try:
+        _ = parts.port
+    except ValueError:
+        advice = "; write / ? # @ in a password as %2F %3F %23 %40" * ("@" in url)
+        raise ValueError(f"its port is not a number up to 65535{advice}") from None
+    return parts
+
+
+def userinfo(url: str) -> str:
+    """Return the name and password in ``url``, or "". All before the last @ may belong to them: people do not
+    escape passwords."""
+    return (url.partition("://")[2] or url).rpartition("@")[0]
+
+
+def shown_url(url: str) -> str:
+    """Return what others may see of ``url``: no name, no password, no query."""
+    scheme, mark, rest = url.partition("://") if "://" in url else ("", "", url)
+    secret, _, address = rest.rpartition("@")
+    if re.search(r"[/?#]", secret):  # a password that is not escaped, or a path with an @
+        address = f"{HIDDEN}@{address}"
+    address, question, _ = address.partition("?")
+    return f"{scheme}{mark}{address}{question}{HIDDEN if question else ''}"
+
+
+def without_userinfo(url: str) -> str:
+    """Return ``url`` without the name and password in it, as it is requested."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def split_url(url: str) -> SplitResult:

@@ -133,10 +133,14 @@ def _mcp(arguments: Sequence[str]) -> int:
     """Show the tools of the operator's MCP servers. Returns 1 if anything is wrong with one."""
     settings = _configuration(arguments, listens=False).settings
     from emulator.hosted.report import examine
+    from emulator.redaction import redactor
 
     raise_on_signals()
     reports = examine(settings)
-    print("\n".join(map(str, reports)) or "No MCP server is configured: see docs/mcp.md.")
+    print(
+        redactor(settings)("\n".join(map(str, reports)))
+        or "No MCP server is configured: see docs/mcp.md."
+    )
     return 0 if all(report.is_sound for report in reports) else 1
 
 
@@ -147,11 +151,13 @@ def _upstream(arguments: Sequence[str]) -> int:
     print(configuration.upstream)
     if "--ask" in arguments and not configuration.settings.local_model:
         from emulator import logs
+        from emulator.redaction import redactor
         from emulator.upstream.reachability import describe_upstreams
 
-        logs.configure("error")  # the check's warnings say what is printed here
+        hide = redactor(configuration.settings)
+        logs.configure("error", hide=hide)  # the check's warnings say what is printed here
         described = [*describe_upstreams(configuration.settings)]
-        print("\n".join(line for line, _ in described))
+        print(hide("\n".join(line for line, _ in described)))
         if configuration.upstream_is_configured and not any(answers for _, answers in described):
             return 1
     return 0 if configuration.upstream_is_configured else NOT_CONFIGURED
@@ -247,12 +253,13 @@ def _configuration(
     """Read the settings and their sources. On an error, print it and exit."""
     from emulator import logs
     from emulator.configuration import ConfigurationError, read
+    from emulator.redaction import redactor
 
     try:
         configuration = read(arguments, listens=listens, options=options)
     except ConfigurationError as error:
         _exit_with(str(error))
-    logs.configure(configuration.settings.log_level)
+    logs.configure(configuration.settings.log_level, hide=redactor(configuration.settings))
     return configuration
 
 

@@ -11,15 +11,16 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from emulator import addresses, command_line, settings_sources
+from emulator.cached_property import cached_property
 from emulator.command_line import BadFlag, nearest
 from emulator.mcp_settings import ApprovalFilter, MCPServerRow, ToolFilter
+from emulator.redaction import holds_secret, shown_text
 from emulator.settings import Settings
 from emulator.settings_sources import CONFIG_VARIABLE, DEFAULT_FILE, ENCODING, SERVICE_LINK_ADDRESS
 from emulator.upstream_settings import ProfileRow, UpstreamRow
@@ -33,14 +34,23 @@ ROWS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "web_search": (WebSearchTable,),
 }
 """The tables of the file, with those inside them."""
-_SECRETS = frozenset("key keys token headers env args".split())
-"""Words in the names of settings whose values are not shown."""
+_MODELS: tuple[type[BaseModel], ...] = (Settings, *(row for rows in ROWS.values() for row in rows))
+_SECRETS = frozenset(
+    name
+    for model in _MODELS
+    for name, field in model.model_fields.items()
+    if holds_secret(field.annotation)
+)
+"""The settings, and the keys in their tables, whose values are not shown."""
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 """Kubernetes sets these variables in every container for each service; a service may be named emulator."""
 
 
 class ConfigurationError(Exception):
-    """The problems that prevent a start, one line each."""
+    """The problems that prevent a start, one line each. Without passwords: the logs of a start are shared."""
+
+    def __init__(self, problems: str) -> None:
+        super().__init__(shown_text(problems))
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,9 @@ class Configuration:
         if settings.local_model:
             return f"the embedded model ({self.place('local_model')})"
         if not settings.upstreams:
-            return f"{settings.base_url} ({self.upstream_rule})"
+            return shown_text(f"{settings.base_url} ({self.upstream_rule})")
         each = ", ".join(f"{row.base_url} for {' '.join(row.models)}" for row in settings.upstreams)
-        return f"{each} ({self.place('upstreams')})"
+        return shown_text(f"{each} ({self.place('upstreams')})")
 
     @property
     def notes(self) -> list[str]:
@@ -99,7 +109,9 @@ class Configuration:
             f"set the key for it with --api-key or {PREFIX}API_KEY"
             for variable in self._provider_defaults.unsent
         ]
-        return [] if self.settings.local_model or self.settings.upstreams else notes
+        if self.settings.local_model or self.settings.upstreams:
+            return []
+        return [*map(shown_text, notes)]
 
     @property
     def _original_base_url(self) -> str:
@@ -272,14 +284,15 @@ def _problem_line(flags: Mapping[str, Any], file: _File, problem: Any) -> str:
     message = _message(name, inside, problem)
     value = problem["input"]
     # An unknown name may be a misspelt secret's, and the text of a whole table may contain one.
-    hidden = problem["type"] == "extra_forbidden" or (
-        name in ROWS and name not in flags and not inside
-    )
-    words = {word for part in (name, *inside) for word in part.split("_")}
+    places = inside if name in ROWS and inside else [name, *inside]
+    if problem["type"] in ("model_type", "dict_type"):
+        places = [name]
+    hidden = problem["type"] == "extra_forbidden" or not _SECRETS.isdisjoint(places)
     shown = ""
-    if isinstance(value, str | int | float) and place and not hidden and not words & _SECRETS:
-        shown = f" {value if str(value).isprintable() else ascii(value)}"
-    shown = "" if message.startswith(repr(value)) else shown
+    if isinstance(value, str | int | float) and place and not hidden:
+        text = addresses.shown_url(str(value))
+        if not message.startswith(repr(text)):
+            shown = f" {text if text.isprintable() else ascii(text)}"
     return f"{place}{shown}: {message[:1].lower()}{message[1:]}" if place else message
 
 

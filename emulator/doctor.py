@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from emulator.engines import place_options
+from emulator.redaction import redactor
 from emulator.settings import Settings
 from sandbox import checks
 from sandbox.report import Check, render
@@ -28,7 +29,7 @@ def main(settings: Settings, servers: Sequence[Check] = ()) -> int:
     Returns the exit code: 0 if everything that is needed works, else 1.
     """
     found = [*examine(settings), *servers]
-    sys.stdout.write(f"{render(found)}\n")
+    sys.stdout.write(f"{redactor(settings)(render(found))}\n")
     if settings.sandbox == "none":
         sys.stdout.write("\n--sandbox none: kernels run without any of these fences.\n")
     return 0 if all(check.ok for check in found if check.needed) else 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 import structlog
@@ -75,8 +76,13 @@ def show(message: str) -> None:
         structlog.get_logger().info(re.sub(r"\s*\n\s*", " ", message))
 
 
-def configure(level: str, to: TextIO | None = None) -> None:
-    """Log to ``to`` (default: stderr): readable lines on a terminal, JSON elsewhere."""
+def configure(
+    level: str, to: TextIO | None = None, hide: Callable[[str], str] = lambda line: line
+) -> None:
+    """Log to ``to`` (default: stderr): readable lines on a terminal, JSON elsewhere.
+
+    ``hide`` returns a line without the secrets of the settings.
+    """
     stream = to or sys.stderr
     renderer: structlog.types.Processor = (
         TerminalRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
@@ -88,8 +94,14 @@ def configure(level: str, to: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
+
+    def render(
+        logger: object, method: str, event: structlog.types.EventDict
+    ) -> structlog.types.WrappedLogger:
+        return hide(str(renderer(logger, method, event)))
+
     structlog.configure(
-        processors=[*processors, renderer],
+        processors=[*processors, render],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
@@ -102,6 +114,6 @@ def configure(level: str, to: TextIO | None = None) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=processors,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         )
     )

@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+from emulator import addresses
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
@@ -36,8 +37,15 @@ def _expand(value: Any) -> Any:
     return _VARIABLE.sub(lambda match: os.environ[match[1]], value)
 
 
+def _expand_argument(value: Any) -> Any:
+    """As `_expand`; what contains a variable is a secret."""
+    has_variable = isinstance(value, str) and _VARIABLE.search(value)
+    return SecretStr(_expand(value)) if has_variable else value
+
+
 Expanded = Annotated[str, BeforeValidator(_expand)]
 ExpandedSecret = Annotated[SecretStr, BeforeValidator(_expand)]
+Argument = Annotated[str | SecretStr, BeforeValidator(_expand_argument)]
 
 
 def check_header(name: str, value: str) -> None:
@@ -105,9 +113,10 @@ class MCPServerRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Expanded = ""
+    url: ExpandedSecret = SecretStr("")
+    """A secret, since its path may contain a key."""
     command: str = ""
-    args: tuple[Expanded, ...] = ()
+    args: tuple[Argument, ...] = ()
     env: dict[str, ExpandedSecret] = Field(default_factory=dict)
     """Variables of the command, which otherwise gets only PATH, HOME and the like."""
     token: ExpandedSecret | None = None
@@ -125,17 +134,17 @@ class MCPServerRow(BaseModel):
 
     @model_validator(mode="after")
     def _has_one_address(self) -> Self:
-        if bool(self.url) == bool(self.command):
+        url = self.url.get_secret_value()
+        if bool(url) == bool(self.command):
             raise ValueError("set either url or command")
-        if self.url and (self.args or self.env):
+        if url and (self.args or self.env):
             raise ValueError("args and env are for a server with a command")
         if self.command and (self.token or self.headers):
             raise ValueError("token and headers are for a server with a url")
-        if self.url:
-            parts = urlsplit(self.url)
+        if url:
+            parts = addresses.parse(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError("url must start with http:// or https://")
-            _ = parts.port  # raises ValueError
         for name, value in (*self.headers.items(), ("Authorization", self.token)):
             check_header(name, value.get_secret_value() if value else "")
         return self

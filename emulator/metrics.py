@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from prometheus_client import (
@@ -12,9 +13,12 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     generate_latest,
 )
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 SHARED_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """If this variable names a folder when the module is imported, several processes share their counts there."""
@@ -123,13 +127,36 @@ def model_label(name: str) -> str:
     return name if name in _listed_models else "other"
 
 
-def page() -> bytes:
-    """The metrics of all processes of this run, in Prometheus' text format."""
+def page(*, names_clients: bool) -> bytes:
+    """The metrics of all processes of this run, in Prometheus' text format.
+
+    Without ``names_clients`` each label ``client`` is empty, and the samples of all clients are added up.
+    """
     registry = REGISTRY
     if SHARED_VARIABLE in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
+    return generate_latest(registry if names_clients else _WithoutClients(registry))
+
+
+class _WithoutClients(Collector):
+    def __init__(self, source: Collector) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._source.collect():
+            merged: dict[object, Sample] = {}
+            for sample in family.samples:
+                labels = {name: "" if name == "client" else v for name, v in sample.labels.items()}
+                key = (sample.name, *labels.items())
+                value = sample.value
+                if (other := merged.get(key)) is not None:
+                    # A counter's time of creation is that of the oldest part.
+                    add = min if sample.name.endswith("_created") else operator.add
+                    value = add(value, other.value)
+                merged[key] = sample._replace(labels=labels, value=value)
+            family.samples = [*merged.values()]
+            yield family
 
 
 def process_died(pid: int) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     BeforeValidator,
@@ -289,7 +288,9 @@ class Settings(BaseSettings):
         description="how long a cell or hosted call waits for approval; then it is declined",
     )
     interpreter_idle_seconds: float = Field(
-        60, ge=0, description="idle time after which a container's kernel may be ended for another"
+        0,
+        ge=0,
+        description="idle time before which no container's kernel is ended for another; that one gets a 503",
     )
     warm_interpreters: int = Field(
         1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
@@ -394,7 +395,8 @@ class Settings(BaseSettings):
     def _is_store(cls, value: str) -> str:
         if "://" in value and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("name a file, :memory:, or redis://host")
-        _ = urlsplit(value).port if "://" in value else None  # raises ValueError
+        if "://" in value:
+            addresses.parse(value)
         return value
 
     @field_validator("store", "files_dir", "client_keys_file")

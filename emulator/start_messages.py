@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from urllib.parse import urlsplit
 
 from emulator import addresses
+from emulator.redaction import shown
 from emulator.settings import Settings
 
 CURL = """\
@@ -35,10 +35,10 @@ def stored(settings: Settings, *, values: bool, files: bool) -> str:
     if values and settings.store != ":memory:":
         parts.append(
             f"responses for {_duration(settings.response_seconds)} and programs for "
-            f"{_duration(settings.store_seconds)} in {_place(settings.store)}"
+            f"{_duration(settings.store_seconds)} in {shown(settings.store)}"
         )
     if files and settings.files_dir != ":temporary:":
-        parts.append(f"files until they expire or are deleted in {_place(settings.files_dir)}")
+        parts.append(f"files until they expire or are deleted in {shown(settings.files_dir)}")
     if not parts:
         return "Nothing is stored: all data is lost when the proxy stops."
     return f"Stored: {'; '.join(parts)}."
@@ -63,14 +63,6 @@ def first_request(settings: Settings, model: str) -> str:
 def url(settings: Settings) -> str:
     """The proxy's address as clients on this machine use it."""
     return f"http://{addresses.reachable_host(settings.host)}:{settings.port}"
-
-
-def _place(where: str) -> str:
-    """A path, or a URL without its password."""
-    parts = urlsplit(where)
-    if "://" in where and (parts.username or parts.password):
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return where
 
 
 def _duration(seconds: float) -> str:

@@ -64,8 +64,8 @@ class UpstreamRow(_TableRow):
     api_key: UpstreamKey = SecretStr("none")
     api_key_env: str = ""
     """The variable that holds the key."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    query: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    query: dict[str, SecretStr] = Field(default_factory=dict)
     """Query parameters of each request: ``{"api-version" = "..."}``."""
 
     pass_client_key: bool | None = None
@@ -95,6 +95,8 @@ class UpstreamRow(_TableRow):
         if "api_key" in row:
             raise ValueError("api_key and api_key_env are both set; an upstream takes one key")
         if not (key := os.environ.get(str(variable))):
+            if not re.fullmatch(r"\w+", str(variable)):  # it may be the key itself
+                raise ValueError("api_key_env must be the name of a variable")
             raise ValueError(f"the variable {variable}, named by api_key_env, is not set")
         return {**row, "api_key": key}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
@@ -18,6 +17,7 @@ from emulator.answering.call_policy import (
 )
 from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.profiles import Profile, profile_of
+from emulator.cached_property import cached_property
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
 from emulator.settings import Order, Settings

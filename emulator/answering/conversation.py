@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import structlog
@@ -23,6 +22,7 @@ import structlog
 from emulator import json_codec
 from emulator.answering.program_transcript import program_transcript
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
+from emulator.cached_property import cached_property
 from emulator.events import ToolCall
 from emulator.programs.ended import (
     EndedProgram,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from emulator.answering.early_call import EarlyCall
 from emulator.answering.intent import Intent, intent_before
+from emulator.cached_property import cached_property
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
 from emulator.reading.openings import begins_with_call

@@ -19,13 +19,13 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import structlog
 
 from emulator import json_codec
 from emulator.answering.conversation import digests
+from emulator.cached_property import cached_property
 from emulator.events import ToolCall
 from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.programs.call_history import last_result

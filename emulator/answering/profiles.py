@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from emulator.answering.reply_splitter import ReasoningStart
+from emulator.cached_property import cached_property
 from emulator.settings import Settings
 from emulator.upstream_settings import Grammar, ProfileRow, Tools
 

@@ -18,13 +18,13 @@ import ast
 import html
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from itertools import product
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
+from emulator.cached_property import cached_property
 from emulator.protocol import Message
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.tool_names import ToolNames

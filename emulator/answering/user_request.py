@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from emulator.cached_property import cached_property
 from emulator.protocol import Message
 from emulator.tools.effects import Effect
 from emulator.tools.tool import Tool

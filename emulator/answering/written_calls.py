@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from emulator.cached_property import cached_property
 from sandbox.parsing import parse
 
 Words = tuple[str, ...]

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import structlog
 
 from emulator.anthropic.message import collect
 from emulator.anthropic.request import InputMessage, Json, MessagesRequest
+from emulator.cached_property import cached_property
 from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
 from emulator.storage.key_value import (

@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
+from emulator.cached_property import cached_property
 from emulator.chat.code_as_text import CodeAsText
 from emulator.errors import EmulatorError
 from emulator.events import (

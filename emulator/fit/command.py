@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 import emulator
 from emulator import logs
+from emulator.addresses import shown_url
 from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import profile_of
 from emulator.command_line import OptionParser
@@ -34,12 +35,12 @@ from emulator.fit.scores import score
 from emulator.fit.server import FitServer, describe_server
 from emulator.fit.ways import TITLES, ChatTemplate, Way, all_ways, current_way
 from emulator.interrupts import INTERRUPTED, raise_on_signals
+from emulator.redaction import redactor
 from emulator.settings import Settings
 from emulator.settings_sources import APPLICATION, DEFAULT_FILE
 from emulator.tasks import tasks, version
 from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
-from emulator.upstream.failures import without_password
 from emulator.upstream.routes import Routes
 
 _FAILURES = 3
@@ -63,7 +64,8 @@ def main(program: str, arguments: Sequence[str]) -> int:
 
     try:
         configuration = read(rest, listens=False, options=vars(options))
-        logs.configure("error")  # what matters of an answer is in the report
+        # What matters of an answer is in the report.
+        logs.configure("error", hide=redactor(configuration.settings))
         raise_on_signals()
         with ExitStack() as opening:
             settings = _with_local_model(configuration.settings, opening)
@@ -82,7 +84,7 @@ def _fit(
     server = describe_server(settings, options.model)
     identity = {
         "model": server.model,
-        "server": without_password(server.route.settings.base_url),
+        "server": shown_url(server.route.settings.base_url),
         "tasks": version(),
         "emulator": emulator.__version__,
         "max_tokens": str(options.max_tokens),

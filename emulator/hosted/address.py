@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from emulator.addresses import origin
-from emulator.hosted.credentials import HIDDEN
 from emulator.mcp_settings import MCPServerRow
+from emulator.redaction import redactor
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -33,7 +33,7 @@ class ServerAddress:
 
     url: str = field(default="", repr=False)
     command: str = ""
-    args: tuple[str, ...] = field(default=(), repr=False)
+    args: tuple[str | SecretStr, ...] = field(default=(), repr=False)
     env: Pairs = field(default=(), repr=False)
     headers: Pairs = field(default=(), repr=False)
     timeout: float = 60
@@ -44,18 +44,16 @@ class ServerAddress:
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.command
 
     def without_secrets(self, text: str) -> str:
-        """``text`` without the values of headers and variables, and without what the URL has but its host."""
-        url = urlsplit(self.url)
-        values = [value.removeprefix("Bearer ") for _, value in (*self.headers, *self.env)]
-        for secret in (*values, url.netloc.rpartition("@")[0], url.path, url.query):
-            text = text.replace(secret, HIDDEN) if len(secret) > 3 else text
-        return text
+        """``text`` without the values of headers and variables, and of the URL only its host."""
+        values = (self.url, *(value for _, value in (*self.headers, *self.env)))
+        return redactor(self.args, *map(SecretStr, values))(text)
 
 
 def address_of(row: MCPServerRow) -> ServerAddress:
     """Return the address of the operator's server."""
     env, headers = revealed(row.env), with_token(row.headers, row.token)
-    return ServerAddress(row.url, row.command, row.args, env, headers, row.timeout)
+    url = row.url.get_secret_value()
+    return ServerAddress(url, row.command, row.args, env, headers, row.timeout)
 
 
 def revealed(values: Mapping[str, SecretStr]) -> Pairs:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from emulator import json_codec
+from emulator.cached_property import cached_property
 from emulator.tools.schema import SchemaError, guard
 from emulator.tools.tool_items import read_item
 

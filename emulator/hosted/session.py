@@ -27,7 +27,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
 from mcp_types import ToolListChangedNotification as ToolListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
 from emulator.hosted.listing import Listing
@@ -182,7 +182,12 @@ class ServerSession:
             )
         else:
             parameters = StdioServerParameters(
-                command=address.command, args=list(address.args), env=dict(address.env)
+                command=address.command,
+                args=[
+                    one.get_secret_value() if isinstance(one, SecretStr) else one
+                    for one in address.args
+                ],
+                env=dict(address.env),
             )
             transport = stdio_client(parameters, errlog=stderr)
         client = Client(

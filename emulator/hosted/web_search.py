@@ -22,6 +22,7 @@ from emulator.hosted.mcp_items import operators_server
 from emulator.hosted.search_results import FoundPage, found_page, is_in_domains, result_text
 from emulator.hosted.sessions import Sessions
 from emulator.protocol import ChatCompletionRequest, ToolChoice, validated
+from emulator.redaction import redactor
 from emulator.settings import Settings
 from emulator.web_search_settings import WebSearchTable
 
@@ -126,14 +127,14 @@ async def _found(table: WebSearchTable, item: _Item, query: str) -> HostedResult
     except TimeoutError:
         return HostedResult(f"The web search took longer than {table.timeout:g} s.", is_error=True)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        reason = str(error) or type(error).__name__
+        reason = redactor(table)(str(error)) or type(error).__name__
         return HostedResult(f"The web search failed: {reason[:300]}", is_error=True)
     allowed = [page for page in found if item.allows(page.url)]
     return HostedResult(result_text(allowed[: table.results]))
 
 
 async def _fetch(table: WebSearchTable, method: str, **fields: Any) -> Any:
-    """The provider's JSON. Raises an error of httpx2 or ValueError; neither names the credentials."""
+    """The provider's JSON. Raises an error of httpx2 or ValueError."""
     import httpx2
 
     async with (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -130,7 +131,7 @@ class Kernels:
     def open(
         self, container: Container, kernel: ContainerKernel, record: KernelRecord | None = None
     ) -> Notebook:
-        """Open the container's kernel, which may end one that has been idle for long.
+        """Open the container's kernel, which may end the one that has been idle for longest.
 
         With ``record``, attach to the kernel that it names.
         """
@@ -147,7 +148,7 @@ class Kernels:
                 kernel.notebook = kernel.opened.enter_context(opened)
             except SandboxBusy:
                 kernel.holder = None
-                if not self._make_room():
+                if not self._make_room(container):
                     raise
         return kernel.notebook
 
@@ -158,22 +159,33 @@ class Kernels:
         client finds one (dynamic thresholds: Choudhury and Hahne, 1998). Without keys all clients are one.
         """
         with self._lock:
-            holders = [other.holder for other in self._kernels.values() if other.holder is not None]
-            same_limit = [client for client, memory in holders if memory == container.memory_limit]
-            own, free = (
-                same_limit.count(container.client),
-                self._settings.max_kernels - len(same_limit),
-            )
+            held = self._held(container.memory_limit)
+            own, free = held[container.client], self._settings.max_kernels - held.total()
             if container.client and own >= max(free, 1) and not attach:
                 raise SandboxBusy(
                     "this client has its share of the kernels", "try again in a moment"
                 )
             kernel.holder = (container.client, container.memory_limit)
 
-    def _make_room(self) -> bool:
-        """End the kernel that has been idle for longest. Returns False if none has been for long enough."""
+    def _held(self, memory_limit: str) -> Counter[str]:
+        """The number of kernels of each client with this limit. Must be called under the lock."""
+        holders = [other.holder for other in self._kernels.values() if other.holder is not None]
+        return Counter(client for client, memory in holders if memory == memory_limit)
+
+    def _make_room(self, container: Container) -> bool:
+        """End the kernel that has been idle for longest. Returns False if there is none.
+
+        A client that has kernels ends one of its own, or of a client that still has as many afterwards:
+        otherwise one client could end the kernels of all others.
+        """
         since = time.monotonic() - self._settings.interpreter_idle_seconds
-        idle = [kernel for _, kernel in self._all() if kernel.is_idle(since)]
+        with self._lock:
+            held = self._held(container.memory_limit)
+            own = held[container.client]
+            others = {client for client, number in held.items() if own == 0 or number > own + 1}
+            holders = {(one, container.memory_limit) for one in {container.client, *others}}
+            kernels = [one for one in self._kernels.values() if one.holder in holders]
+        idle = [kernel for kernel in kernels if kernel.is_idle(since)]
         for kernel in sorted(idle, key=lambda kernel: kernel.last_used):
             if kernel.lock.acquire(blocking=False):
                 try:

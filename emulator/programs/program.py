@@ -6,9 +6,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from emulator.cached_property import cached_property
 from emulator.events import ToolKind
 from emulator.programs.failures import Failure
 from emulator.reading.diagnostics import Diagnostic

@@ -26,8 +26,9 @@ import ast
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from emulator.cached_property import cached_property
 from emulator.programs.async_code import make_plain
 from emulator.programs.event_loops import wait_together
 from emulator.programs.handling import Handling, mark_handling

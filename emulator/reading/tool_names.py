@@ -10,8 +10,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from emulator.cached_property import cached_property
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 from emulator.reading.lexing import outside_strings_only
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from emulator.cached_property import cached_property
 from emulator.tools.schema import Definitions, Schema, reference
 from emulator.tools.validator import matcher
 

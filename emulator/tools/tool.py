@@ -5,11 +5,11 @@ tools.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
+from emulator.cached_property import cached_property
 from emulator.events import ToolKind
 from emulator.tools import expansion
 from emulator.tools.effects import Effect

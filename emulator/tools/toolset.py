@@ -13,10 +13,11 @@ import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from emulator import json_codec
+from emulator.cached_property import cached_property
 from emulator.tools import binding, codegen, constructors, names, stubs
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.schema import SchemaError, guard, kind_of

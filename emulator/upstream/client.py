@@ -19,11 +19,13 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import openai
 from openai.types import Model
+from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
 from emulator import addresses, json_codec, metrics, traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import UpstreamFailed
+from emulator.redaction import redactor
 from emulator.settings import Settings
 from emulator.upstream import loops
 from emulator.upstream.chunk import ChunkReader
@@ -33,8 +35,6 @@ from emulator.upstream.failures import (
     quote,
     refusal,
     select_headers,
-    without_key,
-    without_password,
 )
 from emulator.upstream.interface import (
     Chunk,
@@ -60,10 +60,11 @@ class OpenAIUpstream:
     def __init__(
         self,
         settings: Settings,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, SecretStr] | None = None,
+        query: Mapping[str, SecretStr] | None = None,
     ) -> None:
         """``headers`` and ``query`` are added to each request."""
+        self._secrets = (settings.api_key, settings.base_url, headers or {}, query or {})
         self._key = settings.api_key.get_secret_value()
         self._headers = {
             "accept": "application/json",
@@ -71,10 +72,12 @@ class OpenAIUpstream:
             "user-agent": f"OpenAI/Python {openai.__version__}",
             "authorization": f"Bearer {self._key}",
         }
-        self._operator_headers = {name.lower(): value for name, value in (headers or {}).items()}
-        self._query = dict(query or {})
+        self._operator_headers = {
+            name.lower(): value.get_secret_value() for name, value in (headers or {}).items()
+        }
+        self._query = {name: value.get_secret_value() for name, value in (query or {}).items()}
         self._query_string = f"?{urlencode(self._query)}" if query else ""
-        self._url = without_password(settings.base_url).rstrip("/")
+        self._url = addresses.without_userinfo(settings.base_url).rstrip("/")
         parts = urlsplit(self._url)
         self._server = f"{parts.scheme}://{parts.netloc}"
         self._connect_seconds = settings.upstream_connect_seconds
@@ -95,7 +98,7 @@ class OpenAIUpstream:
         _check_deadline(until)
         body = json_codec.dumps({**fields, "messages": messages, "stream": True})
         url = f"{self._url}/chat/completions"
-        endpoint = _Endpoint(url, key or self._key)
+        endpoint = self._endpoint(url, key)
         headers = self._headers | self._operator_headers | _request_headers(key)
         url = f"{url}{self._query_string}"
         first = min(until, first_token_until)
@@ -119,7 +122,7 @@ class OpenAIUpstream:
         if "content-type" not in selected:
             del headers["content-type"]
         headers |= {**self._operator_headers, **_request_headers(key)}
-        endpoint = _Endpoint(self._server, key or self._key, upstream, f"{upstream} says: ")
+        endpoint = self._endpoint(self._server, key, upstream, f"{upstream} says: ")
         response = self._send(endpoint, until, request.method, url, headers, request.body)
         body = UpstreamBody(response, upstream)
         return PassedOnResponse(
@@ -128,7 +131,7 @@ class OpenAIUpstream:
 
     def models(self, key: str | None = None) -> list[Model]:
         """See `Upstream.models`."""
-        endpoint = _Endpoint(f"{self._url}/models", key or self._key)
+        endpoint = self._endpoint(f"{self._url}/models", key)
         listing = self._get_json(endpoint, f"{endpoint.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
         rows = rows if isinstance(rows, list) else []
@@ -140,11 +143,14 @@ class OpenAIUpstream:
         """See `Upstream.at_root`."""
         url = urljoin(self._url, path)
         with suppress(UpstreamFailed):
-            return self._get_json(_Endpoint(url, self._key), url, None)
+            return self._get_json(self._endpoint(url), url, None)
         return None
 
     def close(self) -> None:
         self._transport.close()
+
+    def _endpoint(self, url: str, key: str | None = None, *words: str) -> _Endpoint:
+        return _Endpoint(url, key or self._key, self._secrets, *words)
 
     def _get_json(self, endpoint: _Endpoint, url: str, key: str | None) -> Any:
         headers = self._headers | self._operator_headers | _request_headers(key)
@@ -252,18 +258,21 @@ class _ChatReply(UpstreamReply):
 
 @dataclass(frozen=True)
 class _Endpoint:
-    """The URL and key of a request that was sent."""
+    """The URL, key and further secrets of a request that was sent."""
 
     url: str
     key: str
+    secrets: tuple[object, ...]
     upstream: str = "The upstream"
     """Begins the message if the upstream cannot be reached."""
     message_prefix: str = ""
     """Precedes the message of a refusal."""
 
     def annotate(self, error: UpstreamFailed) -> UpstreamFailed:
-        """Return the error as clients see it: without the key; with the URL if it or its server failed."""
-        error = without_key(error, self.key)
+        """Return the error as clients see it: without secrets, which some upstreams quote; with the URL, if
+        that or the server is at fault."""
+        hide = redactor(*self.secrets, SecretStr(self.key))
+        error = replace(error, message=hide(error.message))
         # A 404 with a code means an unknown model; without a code the URL may lack its /v1.
         at_fault = error.status >= 500 or (error.status in (404, 405) and not error.code)
         if at_fault and self.url not in error.message:

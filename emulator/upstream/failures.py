@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from urllib.parse import urlsplit
 
 from urllib3.exceptions import (
     ConnectTimeoutError,
@@ -32,7 +31,6 @@ RETRY_ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")
 _MAX_QUOTED = 500
 QUOTED = 200
 _MAX_HEADERS = 32
-_SHORTEST_KEY = 8
 _KINDS = {
     401: "unauthorized",
     403: "unauthorized",
@@ -116,13 +114,6 @@ def quote(value: object) -> str:
     return quoted if len(text) <= QUOTED else f"{quoted}..."
 
 
-def without_key(error: UpstreamFailed, key: str) -> UpstreamFailed:
-    """The same error without the upstream's key, which some upstreams quote."""
-    if len(key) < _SHORTEST_KEY:  # such a key may be an ordinary word
-        return error
-    return replace(error, message=error.message.replace(key, "[the upstream's key]"))
-
-
 def select_headers(headers: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
     """The first 32 headers whose names begin with one of ``prefixes``; names in lower case."""
     lowered = ((name.lower(), value) for name, value in headers.items())
@@ -143,12 +134,6 @@ def message_of(error: object) -> str:
     if isinstance(problems, list):  # pydantic: one item for each invalid field
         return "; ".join(str(item.get("msg")) for item in problems[:8] if isinstance(item, Mapping))
     return ""
-
-
-def without_password(url: str) -> str:
-    """``url`` without the name and password in it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 CONTEXT_CODE = "context_length_exceeded"

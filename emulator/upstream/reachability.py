@@ -15,7 +15,6 @@ import structlog
 from emulator import addresses
 from emulator.errors import UpstreamFailed
 from emulator.settings import Settings
-from emulator.upstream.failures import without_password
 from emulator.upstream.routes import Target
 from emulator.upstream.servers import (
     UNKNOWN,
@@ -66,7 +65,7 @@ class Reachability:
     def can_serve(self, problems: Mapping[str, str]) -> bool:
         """Return True if an upstream is without one of these problems."""
         targets = self._upstreams.routes.targets
-        return any(without_password(t.settings.base_url) not in problems for t in targets)
+        return any(addresses.shown_url(t.settings.base_url) not in problems for t in targets)
 
     def model(self, seconds: float) -> str:
         """The name of an available model; "" if none is known within ``seconds``."""
@@ -77,7 +76,7 @@ class Reachability:
         """Check now, and wait for the result."""
         problems: dict[str, str] = {}
         for target in self._upstreams.routes.targets:
-            url = without_password(target.settings.base_url)
+            url = addresses.shown_url(target.settings.base_url)
             if reason := self._problem(target, url):
                 problems[url] = reason
                 if url not in self._problems:
@@ -131,7 +130,7 @@ def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
         reachability = Reachability(upstreams)
         reachability.check()
         for target in upstreams.routes.targets:
-            url = without_password(target.settings.base_url)
+            url = addresses.shown_url(target.settings.base_url)
             hint = addresses.missing_path(url)
             hint = f"; {hint}" if hint else ""
             if reason := reachability.problems().get(url):

@@ -22,13 +22,13 @@ import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
 
+from emulator.addresses import shown_url
 from emulator.errors import UpstreamFailed
 from emulator.upstream.connections import (
     READ_SIZE,
     SecureConnection,
     UpstreamConnection,
 )
-from emulator.upstream.failures import without_password
 
 _MAX_IDLE = 256
 _END_SECONDS = 0.05
@@ -210,8 +210,8 @@ def _manager(base_url: str) -> urllib3.PoolManager:
         )
     else:
         raise UpstreamFailed(
-            f"The proxy {without_password(proxy)} that the environment names for "
-            f"{without_password(base_url)} is not supported: its URL must begin with http:// or https://."
+            f"The proxy {shown_url(proxy)} that the environment names for "
+            f"{shown_url(base_url)} is not supported: its URL must begin with http:// or https://."
         )
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return manager

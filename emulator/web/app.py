@@ -29,6 +29,7 @@ from emulator.web.middleware.error_replies import error_reply
 from emulator.web.middleware.limits import CheckLimits, add_limits, limit_checker
 from emulator.web.middleware.loop_guard import loop_guard
 from emulator.web.middleware.recording import Recording
+from emulator.web.middleware.request_body import BoundedRequest
 from emulator.web.routes import (
     chat,
     containers,
@@ -70,6 +71,7 @@ def create_app(
     services = open_services(settings, upstream, engines, kernels, hosted, now, keeper)
     try:
         app = Flask(__name__, static_folder=None)
+        app.request_class = BoundedRequest
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
         app.extensions["emulator"] = services
         check_limits = limit_checker(settings, services.state)
@@ -82,7 +84,7 @@ def create_app(
             services.pipeline.engines,
             services.reachability,
             services.kernel_counts,
-            ready_strict=settings.ready_strict,
+            settings,
         )
         _add_hooks(app, settings)
         _add_wsgi_middleware(app, services)

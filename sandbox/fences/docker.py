@@ -76,7 +76,9 @@ def client(host: str) -> Iterator[Any]:
         name = str(error.explanation).rpartition(" ")[2]
         raise SandboxUnavailable(f"the Docker engine has no image {name}", IMAGE_FIX) from error
     except (OSError, errors.DockerException) as error:
-        words = getattr(error, "explanation", None) or error
+        words = str(getattr(error, "explanation", None) or error)
+        if secret := host.partition("://")[2].rpartition("@")[0]:
+            words = words.replace(f"{secret}@", "")
         raise SandboxUnavailable(f"the Docker engine failed: {words}", ENGINE_FIX) from error
 
 

@@ -13,6 +13,7 @@ of pyarrow and put the token into the URL, which is logged; `websockets` bounds 
 Tested with Jupyter Kernel Gateway 3.0 and Jupyter Enterprise Gateway 3.3.
 """
 
+import base64
 import contextlib
 import json
 import time
@@ -20,6 +21,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import httpx2
 
@@ -39,20 +41,33 @@ _GONE = ("restarting", "autorestarting", "dead", "terminating")
 
 @dataclass(frozen=True)
 class Gateway:
-    """A gateway that starts kernels. `url` may have a path; `kernel` names one of its kernelspecs."""
+    """A gateway that starts kernels. `url` may have a path, and a name and password.
+
+    `kernel` names one of its kernelspecs.
+    """
 
     url: str
     token: str = ""
     kernel: str = "python3"
 
+    @property
+    def address(self) -> str:
+        """The URL without name and password, which errors would quote; see `headers`."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"token {self.token}"} if self.token else {}
+        if self.token:
+            return {"Authorization": f"token {self.token}"}
+        secret = unquote(urlsplit(self.url).netloc.rpartition("@")[0])
+        basic = base64.b64encode(secret.encode()).decode()
+        return {"Authorization": f"Basic {basic}"} if secret else {}
 
     def problem(self) -> SandboxUnavailable | None:
         """Return None if the gateway answers and has the kernelspec, else the problem."""
         try:
             response = httpx2.get(
-                f"{self.url.rstrip('/')}/api/kernelspecs", headers=self.headers(), timeout=10.0
+                f"{self.address}/api/kernelspecs", headers=self.headers(), timeout=10.0
             )
             response.raise_for_status()
             known = sorted(response.json()["kernelspecs"])
@@ -77,7 +92,7 @@ class GatewayKernel:
         self._gateway = gateway
         self._session = uuid.UUID(at["session"]).hex if at else uuid.uuid4().hex
         self._http = httpx2.Client(
-            base_url=gateway.url.rstrip("/"), headers=gateway.headers(), timeout=_PATIENCE
+            base_url=gateway.address, headers=gateway.headers(), timeout=_PATIENCE
         )
         self._id: str | None = None
         self._socket: ClientConnection | None = None
@@ -136,7 +151,7 @@ class GatewayKernel:
                 "the websockets library is not installed",
                 INSTALL_FIX,
             ) from error
-        url = self._gateway.url.rstrip("/").replace("http", "ws", 1)
+        url = self._gateway.address.replace("http", "ws", 1)
         try:
             return connect(
                 f"{url}/api/kernels/{self._id}/channels?session_id={self._session}",

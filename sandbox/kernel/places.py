@@ -53,9 +53,10 @@ def _connect_locally(provisioner: str, config: Options) -> Callable[..., KernelC
 def _check_gateway(options: Options) -> list[Check]:
     from sandbox.kernel.gateway import Gateway
 
-    if (problem := Gateway(**options).problem()) is not None:
+    gateway = Gateway(**options)
+    if (problem := gateway.problem()) is not None:
         return [Check("gateway", ok=False, detail=problem.reason, fix=problem.fix)]
-    detail = f"{options['url']} offers {options['kernel']}; its fences are its own"
+    detail = f"{gateway.address} offers {gateway.kernel}; its fences are its own"
     return [Check("gateway", ok=True, detail=detail)]
 
 

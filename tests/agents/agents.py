@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from tests.support.environments import ROOT, Environment, node_programs
@@ -25,7 +24,7 @@ class Agent:
     """As its section in docs/agents.md is called."""
     environment: Environment
 
-    @cached_property
+    @property
     def section(self) -> str:
         found = re.search(
             rf"^## {re.escape(self.title)}\n(.*?)(?=^## |\Z)",

@@ -215,7 +215,7 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     (["--store="], {}, "", "--store : string should have at least 1 character"),
     (["--files-dir="], {}, "", "--files-dir : string should have at least 1 character"),
     (["--files-dir", "~nobody-here/x"], {}, "", "--files-dir ~nobody-here/x: ~nobody-here is no user's home"),
-    (["--store", "redis://h:port"], {}, "", "--store redis://h:port: port could not be cast to integer value as 'port'"),
+    (["--store", "redis://h:port"], {}, "", "--store redis://h:port: its port is not a number up to 65535"),
     *(
         ([f"--host={host}"], {}, "", f"--host {host}: name the host alone, without http:// and without the port (--port)")
         for host in ("127.0.0.1:8001", "http://0.0.0.0", "0.0.0.0/0")
@@ -264,7 +264,7 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     ([], {}, '[[upstreams]]\nname = "a"\n', f"{IN} 1: upstreams: base_url is missing"),
     ([], {}, '[[upstreams]]\nbase_url = "http://h/v1"\nmodls = []\n', f"{IN} 3: upstreams.modls: there is no such setting; did you mean models?"),
     ([], {}, '[[mcp]]\ncommand = "x"\n', f"{IN} 1: mcp: input should be a table"),
-    ([], {}, '[mcp]\ntime = "uvx x"\n', f"{IN} 2: mcp.time uvx x: input should be a table"),
+    ([], {}, '[mcp]\ntime = "uvx x"\n', f"{IN} 2: mcp.time: input should be a table"),
     ([], {}, '[mcp.a]\ncommand = "x"\nport = 1\n', f"{IN} 3: mcp.a.port: move port above the first [table]: a line belongs to the table before it"),
     ([], {}, '[mcp.a]\ncommand = "x"\nrequire_approval = {alway = {}}\n', f"{IN} 3: mcp.a.require_approval.alway: there is no such setting; did you mean always?"),
     ([], {}, '[web_search]\nprovider = "brave"\ntokn = "s"\n', f"{IN} 3: web_search.tokn: there is no such setting; did you mean token?"),

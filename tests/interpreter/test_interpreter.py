@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,7 +23,8 @@ from sandbox.fences import probes
 from sandbox.kernel.stub import STUB
 from tests.conftest import StartProxy
 from tests.interpreter.containers import Container
-from tests.support.raw_http import send
+from tests.support.processes import proxy as proxy_process
+from tests.support.raw_http import connect, post_bytes, read_until, send
 from tests.support.scripted import ScriptedUpstream
 
 _PROBLEM = probes.problem()
@@ -643,21 +645,45 @@ def test_a_container_that_makes_no_sense_is_refused(
 
 
 def test_one_client_cannot_take_all_kernels(start_proxy: StartProxy) -> None:
+    """Beyond its share, the client's own longest idle kernel is ended."""
     proxy = start_proxy(client_keys=("ann", "bob", "eve"), max_kernels=4)
-    ran: dict[str, list[int]] = {"ann": [], "bob": [], "eve": []}
     containers = []
     for key in ("ann", "ann", "ann", "bob", "bob", "eve"):
         headers = {"authorization": f"Bearer {key}"}
         made = send(f"{proxy}/v1/containers", {"name": "c"}, headers)[2]["id"]
         execute = f"{proxy}/v1/containers/{made}/execute"
-        status, _, answer = send(execute, {"code": "1"}, headers)
-        assert status == 200 or answer["error"]["code"] == "overloaded"
-        ran[key].append(status)
-        containers.append((execute, headers, status))
-    assert ran == {"ann": [200, 200, 503], "bob": [200, 503], "eve": [200]}
-    assert [send(path, {"code": "1"}, headers)[0] for path, headers, _ in containers] == [
-        status for *_, status in containers
+        status, _, answer = send(execute, {"code": "x = 1"}, headers)
+        assert status == 200, answer
+        containers.append((key, execute, headers))
+    # The last of each client first: the others start new kernels.
+    kept = [
+        (key, send(path, {"code": "'x' in globals()"}, headers)[2]["result"])
+        for key, path, headers in reversed(containers)
     ]
+    assert kept == [
+        *(("eve", "True"), ("bob", "True"), ("bob", "False")),
+        *(("ann", "True"), ("ann", "True"), ("ann", "False")),
+    ]
+
+
+def test_a_client_without_a_kernel_ends_the_longest_idle_one_of_any_client(
+    start_proxy: StartProxy,
+) -> None:
+    """A client that has a kernel does not end the only kernel of another client, however long it is idle."""
+    keys = ("ann", "bob", "eve")
+    proxy = start_proxy(client_keys=keys, max_kernels=2, interpreter_seconds=53)
+    ran: dict[str, list[Any]] = {key: [] for key in keys}
+    paths = {}
+    for key in keys:
+        made = send(f"{proxy}/v1/containers", {"name": "c"}, {"x-api-key": key})[2]["id"]
+        paths[key] = f"{proxy}/v1/containers/{made}/execute"
+    other = send(f"{proxy}/v1/containers", {"name": "c"}, {"x-api-key": "eve"})[2]["id"]
+    for key, path in [*paths.items(), ("eve", f"{proxy}/v1/containers/{other}/execute")]:
+        assert send(path, {"code": "x = 1"}, {"x-api-key": key})[0] == 200
+    for key in ("bob", "eve", "ann"):
+        report = send(paths[key], {"code": "'x' in globals()"}, {"x-api-key": key})[2]
+        ran[key] = [report["result"], bool(report["notes"])]
+    assert ran == {"ann": ["False", True], "bob": ["True", False], "eve": ["False", True]}
 
 
 def test_the_model_is_told_which_libraries_and_files_there_are(
@@ -676,8 +702,12 @@ def test_the_model_is_told_which_libraries_and_files_there_are(
         assert f"numpy {np.__version__}" in system
 
 
-def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: StartProxy) -> None:
-    proxy = start_proxy(max_kernels=1, interpreter_idle_seconds=0, interpreter_seconds=58)
+def test_an_idle_kernel_is_ended_for_another_and_its_container_is_informed(
+    start_proxy: StartProxy,
+) -> None:
+    """For its first minute no idle kernel was ended: with 16 of them, the next conversation got a 503 after
+    its model turn."""
+    proxy = start_proxy(max_kernels=1, interpreter_seconds=58)
     one, other = Container(proxy), Container(proxy)
     one.execute("x = 1\nopen('a.txt', 'w').write('kept')")
     assert other.execute("'other'")["result"] == "'other'"
@@ -686,13 +716,82 @@ def test_an_idle_kernel_gives_way_and_its_container_is_told_so(start_proxy: Star
     assert any("was restarted" in note for note in report["notes"])
 
 
-def test_a_kernel_in_use_gives_way_to_nobody(start_proxy: StartProxy) -> None:
+def test_the_longest_idle_kernel_of_that_memory_limit_is_ended(start_proxy: StartProxy) -> None:
+    proxy = start_proxy(max_kernels=2, interpreter_seconds=51)
+    small, large = Container(proxy), Container(proxy, memory_limit="4g")
+    first, second = Container(proxy, memory_limit="4g"), Container(proxy, memory_limit="4g")
+    for container in (small, first, large):
+        container.execute("x = 1")
+    first.execute("x")
+    second.execute("x = 1")
+    for container, kept in ((small, "True"), (first, "True"), (second, "True"), (large, "False")):
+        assert container.execute("'x' in globals()")["result"] == kept
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_conversation_is_informed_that_its_kernel_was_ended(
+    upstream: ScriptedUpstream, tmp_path: Path, workers: int
+) -> None:
+    tool = {"type": "code_interpreter", "container": {"type": "auto"}}
+    options = ["--max-kernels=2", f"--workers={workers}", f"--store={tmp_path / 'store'}"]
+    with (
+        proxy_process(upstream.base_url, tmp_path / "log", *options) as (_, url),
+        openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+    ):
+
+        def turn(code: str, previous: str | None = None) -> tuple[str, str]:
+            upstream.reply(f"```python\n{code}\n```", "Done.")
+            answer = client.responses.create(
+                model="m", input="Run it.", tools=[tool], previous_response_id=previous
+            )  # type: ignore[call-overload]
+            assert answer.output_text == "Done."
+            return answer.id, json.dumps(upstream.requests[-1]["messages"][-1])
+
+        first, second, third = [turn(f"x = {n}")[0] for n in range(3)]
+        assert "was restarted" not in turn("print('x is', x)", second)[1]
+        assert "x is 2" in turn("print('x is', x)", third)[1]
+        _, told = turn("print('x' in globals())", first)
+        assert "False" in told and "was restarted" in told
+
+
+def test_a_kernel_that_runs_or_waits_is_not_ended(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
     proxy = start_proxy(max_kernels=1, interpreter_seconds=57)
-    Container(proxy).execute("1")
     other = Container(proxy)
-    answer = other.http.post(f"/containers/{other.id}/execute", json={"code": "1"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
-    assert answer.headers["retry-after"] == "1"
+
+    def is_refused() -> bool:
+        answer = other.http.post(f"/containers/{other.id}/execute", json={"code": "1"})
+        refused = (answer.status_code, answer.json().get("error", {}).get("code"))
+        assert refused == (503, "overloaded"), answer.text
+        return answer.headers["retry-after"] == "1"
+
+    runs = Container(proxy)
+    stream = {"code": "print('runs', flush=True)\nwhile True: pass", "stream": True}
+    with connect(proxy, post_bytes(f"/v1/containers/{runs.id}/execute", stream)) as connection:
+        read_until(connection, b"runs")
+        assert is_refused()
+    runs.http.delete(f"/containers/{runs.id}")
+    with openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0) as client:
+        upstream.reply("```python\nprint(get_weather(city='Oslo'))\n```", "Done.")
+        tools: list[Any] = [INTERPRETER, WEATHER]
+        question: Any = {"role": "user", "content": "?"}
+        message = chat(client, "", messages=[question], tools=tools).choices[0].message
+        assert is_refused()
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "4"}
+        chat(client, "", messages=[question, message, result], tools=tools)
+    assert other.execute("1 + 1")["result"] == "2"
+    asks = Container(proxy, approval="required")
+    stream = {"code": "1", "stream": True}
+    with connect(proxy, post_bytes(f"/v1/containers/{asks.id}/execute", stream)) as connection:
+        read_until(connection, b"held")
+        [cell] = asks.http.get(f"/containers/{asks.id}/executions").json()["data"]
+        asks.http.post(f"/containers/{asks.id}/executions/{cell['id']}/approve", json={})
+        read_until(connection, b'"status":"Success"')
+    stream = {"code": "2", "stream": True}
+    with connect(proxy, post_bytes(f"/v1/containers/{asks.id}/execute", stream)) as connection:
+        read_until(connection, b"held")
+        assert is_refused()
 
 
 def test_a_container_that_no_answer_used_is_not_kept(

@@ -48,9 +48,9 @@ def send(
     return status, received, json.loads(raw)
 
 
-def read_page(url: str) -> str:
-    """The text at ``url``, such as /metrics."""
-    status, _, raw = fetch(url)
+def read_page(url: str, key: str = "") -> str:
+    """The text at ``url``, such as /metrics, for who has ``key``."""
+    status, _, raw = fetch(url, None, {"authorization": f"Bearer {key}"} if key else None)
     assert status == 200, raw
     return raw.decode()
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpcore2
 import pytest
+from pydantic import SecretStr
 
 from emulator import client_disconnect
 from emulator.client_disconnect import ClientDisconnect
@@ -119,7 +120,8 @@ def server() -> Iterator[Counting]:
 
 @contextmanager
 def upstream_at(url: str, headers: dict[str, str] | None = None, **settings: Any) -> Iterator[Any]:
-    upstream = OpenAIUpstream(Settings(base_url=url, api_key="sk-1", **settings), headers)
+    secret = {name: SecretStr(value) for name, value in (headers or {}).items()}
+    upstream = OpenAIUpstream(Settings(base_url=url, api_key="sk-1", **settings), secret)
     yield upstream
     upstream.close()
 

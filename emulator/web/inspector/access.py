@@ -10,7 +10,6 @@ key.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from flask import Request, Response
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
 from emulator.shared.state import SharedState
-from emulator.web.middleware.authorization import presented_key
+from emulator.web.middleware.authorization import is_operators, presented_key
 
 SESSION_SECONDS = 12 * 3600.0
 
@@ -45,15 +44,13 @@ class Access:
         state: SharedState,
     ) -> None:
         """``recognize`` returns the client that has a key, or raises `Unauthorized`."""
-        self._has_client_keys = settings.wants_keys
+        self._settings = settings
         self._recognize = recognize
-        self._inspector_key = settings.inspector_key.get_secret_value()
-        self._is_open = settings.inspector == "open"
         self._state = state
 
     def viewer(self, request: Request) -> Viewer:
         """Return who views the page. Raises `Unauthorized`."""
-        if self._is_open:
+        if self._settings.inspector == "open":
             return Viewer(None)
         if key := presented_key():
             return self._viewer_with(key)
@@ -82,10 +79,9 @@ class Access:
         response.delete_cookie(_cookie(request), samesite="Strict", httponly=True)
 
     def _viewer_with(self, key: str) -> Viewer:
-        presented = key.encode()
-        if self._inspector_key and hmac.compare_digest(presented, self._inspector_key.encode()):
+        if is_operators(key, self._settings):
             return Viewer(None, signed_in=True)
-        if not self._has_client_keys:
+        if not self._settings.wants_keys:
             raise Unauthorized("Incorrect key.", code="inspector_key")
         client = self._recognize(key)
         return Viewer(str(client), signed_in=True, sends_as=client)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from emulator.errors import NotFound
 from emulator.events import Image
 from emulator.settings import Settings
-from emulator.web.inspector.redaction import redactor
+from emulator.web.inspector.redaction import page_redactor
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -44,7 +44,7 @@ _REORDERING = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *rang
 
 class Pages:
     def __init__(self, settings: Settings) -> None:
-        redact = redactor(settings)
+        redact = page_redactor(settings)
         self._environment = Environment(
             loader=PackageLoader("emulator.web.inspector", "templates"),
             autoescape=True,

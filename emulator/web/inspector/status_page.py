@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 
 from flask import Blueprint, Response
-from pydantic import SecretStr
 
 from emulator import __version__
+from emulator.addresses import shown_url
 from emulator.errors import Forbidden
+from emulator.redaction import shown
 from emulator.settings import Settings
 from emulator.traces import TraceReader
-from emulator.upstream.failures import without_password
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.inspector.rendering import Pages
@@ -41,12 +41,12 @@ def add_status(
         targets = [
             (target.name, url, problems.get(url, ""), ", ".join(target.row.models))
             for target in upstreams.routes.targets
-            for url in [without_password(target.settings.base_url)]
+            for url in [shown_url(target.settings.base_url)]
         ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
             targets=targets, pools=pools.counts(), engines=engines,
-            settings=_public_settings(settings), size=recorded.count_and_bytes(None),
+            settings=_shown_settings(settings), size=recorded.count_and_bytes(None),
         )  # fmt: skip
 
     @inspector.post("/inspector/status/doctor")
@@ -64,17 +64,10 @@ def _require_full_access() -> None:
         raise Forbidden("The status page requires inspector_key.", code="inspector_key")
 
 
-def _public_settings(settings: Settings) -> list[tuple[str, str, bool]]:
-    """Return the settings that hold no secret: name, value, and whether it differs from the default."""
-    rows: list[tuple[str, str, bool]] = []
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        if isinstance(value, SecretStr) or name in ("client_keys", "upstreams", "profiles", "mcp"):
-            continue
-        text = "" if value is None else str(value)
-        if name.endswith("url"):
-            text = without_password(value)
-        if isinstance(value, tuple | list | dict):
-            text = ", ".join(map(str, value))
-        rows.append((name, text, value != field.default))
-    return rows
+def _shown_settings(settings: Settings) -> list[tuple[str, str, bool]]:
+    """Return each setting: name, value without secrets, and whether it differs from the default."""
+    return [
+        (name, shown(value), value != field.default)
+        for name, field in Settings.model_fields.items()
+        for value in [getattr(settings, name)]
+    ]

@@ -21,6 +21,7 @@ from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
 from emulator.shared.counts import WorkerCounts
+from emulator.web.middleware.request_body import close_connection
 from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def _refuse(
     log.warning("refused", reason=error.message, path=environ.get("PATH_INFO"))
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
     # The rest of the request's body is not read, so that a slow client is not waited for.
-    headers += [*error.headers.items(), ("connection", "close")]
+    headers += error.headers.items()
+    close_connection(start_response)
     start_response("503 SERVICE UNAVAILABLE", headers)
     return [body]

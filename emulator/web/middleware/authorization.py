@@ -64,6 +64,12 @@ def _granted(keys: ClientKeys | None, presented: bytes, now: float) -> Grant:
     return grant
 
 
+def is_operators(key: str, settings: Settings) -> bool:
+    """Return True if ``key`` is ``inspector_key``, which shows what belongs to all clients."""
+    own = settings.inspector_key.get_secret_value()
+    return bool(own) and hmac.compare_digest(key.encode(), own.encode())
+
+
 def presented_key() -> str:
     """The client's key, as OpenAI's clients send it or as Anthropic's do."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")

@@ -16,6 +16,7 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
+from emulator.web.middleware.request_body import LastResponse
 from emulator.web.server.connections import BODY_ERRORS
 
 log = structlog.get_logger()
@@ -49,7 +50,8 @@ def error_reply(error: Exception) -> Response:
     if _path().startswith("/sessions/"):  # Azure REST API Guidelines, "Handling errors"
         headers["x-ms-error-code"] = code = error.code or error.type
         body = {"error": {"code": code, "message": error.message, "target": error.param}}
-    response = Response(json_codec.dumps(body), error.status, mimetype="application/json")
+    response_class = LastResponse if error.status == 413 else Response
+    response = response_class(json_codec.dumps(body), error.status, mimetype="application/json")
     response.headers.update(headers)
     return response
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from flask import request
 
+from emulator.addresses import shown_url
 from emulator.errors import LoopDetected
 from emulator.settings import Settings
 from emulator.upstream import loops
@@ -15,8 +16,8 @@ from emulator.upstream import loops
 def loop_guard(settings: Settings) -> Callable[[], None]:
     """Return the check of a request; it raises `LoopDetected` and adds this proxy to the request's path."""
     own = secrets.token_hex(8)
-    named = [f"upstreams.base_url {row.base_url}" for row in settings.upstreams]
-    setting = " or ".join(named) or f"base_url {settings.base_url}"
+    named = [f"upstreams.base_url {shown_url(row.base_url)}" for row in settings.upstreams]
+    setting = " or ".join(named) or f"base_url {shown_url(settings.base_url)}"
 
     def check() -> None:
         if loops.is_loop(request.headers.get(loops.HEADER, ""), own):

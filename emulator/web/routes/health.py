@@ -1,4 +1,7 @@
-"""`/healthz`, `/readyz` and `/metrics`: for operators. They require no key."""
+"""`/healthz`, `/readyz` and `/metrics`: for operators. They require no key.
+
+`/metrics` names clients only to a request with the operator's key.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from flask import Flask, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator import metrics
+from emulator.settings import Settings
 from emulator.upstream.reachability import Reachability
+from emulator.web.middleware.authorization import is_operators, presented_key
 from emulator.web.middleware.measuring import KernelCounts
 from emulator.web.routes.replies import json_reply
 from sandbox.engine import Engine
@@ -19,8 +24,7 @@ def add_routes(
     engines: Sequence[Engine],
     reachability: Reachability,
     kernels: KernelCounts,
-    *,
-    ready_strict: bool,
+    settings: Settings,
 ) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
@@ -29,7 +33,7 @@ def add_routes(
     @app.get("/readyz")
     def readyz() -> Response:
         problems = reachability.problems()
-        if problems and (ready_strict or not reachability.can_serve(problems)):
+        if problems and (settings.ready_strict or not reachability.can_serve(problems)):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
         servers = {url: server.name for url, server in reachability.servers.items()}
         details = {"servers": servers, "upstreams": problems}
@@ -38,4 +42,5 @@ def add_routes(
     @app.get("/metrics")
     def metrics_page() -> Response:
         kernels.count()
-        return Response(metrics.page(), content_type=CONTENT_TYPE_LATEST)
+        page = metrics.page(names_clients=is_operators(presented_key(), settings))
+        return Response(page, content_type=CONTENT_TYPE_LATEST)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from flask import Response, after_this_request, request
 from werkzeug.exceptions import RequestEntityTooLarge
-from werkzeug.formparser import parse_form_data
+from werkzeug.formparser import FormDataParser
 from werkzeug.wsgi import wrap_file
 
 from emulator.errors import BadRequest, StorageFailed, TooLarge
@@ -68,14 +68,16 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
         opened.close()
         return response
 
+    request.max_content_length = max_file_bytes + _FORM_BYTES
+    parser = FormDataParser(
+        stream_factory=lambda *_args, **_named: opened.enter_context(scratch()),
+        max_form_memory_size=2 * _FORM_BYTES,
+        max_form_parts=_FORM_PARTS,
+        silent=False,
+    )
     try:
-        _, fields, files = parse_form_data(
-            request.environ,
-            stream_factory=lambda *_args, **_named: opened.enter_context(scratch()),
-            max_content_length=max_file_bytes + _FORM_BYTES,
-            max_form_memory_size=2 * _FORM_BYTES,
-            max_form_parts=_FORM_PARTS,
-            silent=False,
+        _, fields, files = parser.parse(
+            request.stream, request.mimetype, request.content_length, request.mimetype_params
         )
     except RequestEntityTooLarge as error:
         raise TooLarge(

@@ -14,9 +14,10 @@ from app import create_app
 from emulator.client_keys import entry, new_key
 from emulator.settings import Settings
 from tests.conftest import StartProxy
+from tests.support.processes import proxy as proxy_process
 from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
-from tests.support.raw_http import read_page, send
+from tests.support.raw_http import fetch, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "dashboard.json"
@@ -27,19 +28,19 @@ ROUTE = 'route="/v1/chat/completions"'
 Samples = Counter[tuple[str, str]]
 
 
-def page(url: str) -> str:
-    return read_page(f"{url}/metrics")
+def page(url: str, key: str = "") -> str:
+    return read_page(f"{url}/metrics", key)
 
 
-def samples(url: str) -> Samples:
+def samples(url: str, key: str = "") -> Samples:
     """(name, labels) -> value. All proxies of a process count together."""
-    found = SAMPLE.findall(page(url))
+    found = SAMPLE.findall(page(url, key))
     return Counter({(name, labels): float(value) for name, labels, value in found})
 
 
-def counted(url: str, before: Samples) -> dict[tuple[str, str], float]:
+def counted(url: str, before: Samples, key: str = "") -> dict[tuple[str, str], float]:
     """What has risen since."""
-    now = samples(url)
+    now = samples(url, key)
     return {key: now[key] - before[key] for key in now if now[key] != before[key]}
 
 
@@ -81,8 +82,9 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     """Those of a failed answer count too, of all four turns: three tokens each, or as estimated."""
     key = new_key()
     (tmp_path / "keys").write_text(entry("ann", key))
-    proxy = start_proxy(client_keys_file=str(tmp_path / "keys"), engines=("monty",))
-    before = samples(proxy)
+    keys = {"client_keys_file": str(tmp_path / "keys"), "inspector_key": OPERATOR}
+    proxy = start_proxy(**keys, engines=("monty",))
+    before = samples(proxy, OPERATOR)
     headers = {"authorization": f"Bearer {key}"}
     _, _, listed = send(f"{proxy}/v1/models", None, headers)
     upstream.default = "```python\nget_weather(1, 2)\n```"
@@ -93,7 +95,53 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     )
     assert status == 502
     labels = f'client="ann",direction="out",model="{listed["data"][0]["id"]}"'
-    wait_until(lambda: counted(proxy, before).get(("emulator_tokens_total", labels), 0) > 6)
+    wait_until(
+        lambda: counted(proxy, before, OPERATOR).get(("emulator_tokens_total", labels), 0) > 6
+    )
+
+
+OPERATOR = "operators-own-key"
+OTHERS = {
+    "no key": {},
+    "a client's key": {"authorization": "Bearer CLIENT"},
+    "a client's key, as Anthropic's clients send it": {"x-api-key": "CLIENT"},
+    "a wrong key": {"authorization": f"Bearer {OPERATOR}-"},
+    "no more than the scheme": {"authorization": "Bearer "},
+    "a session": {"cookie": f"emulator_inspector={OPERATOR}"},
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_only_the_operators_key_shows_the_names_of_clients(
+    upstream: ScriptedUpstream, tmp_path: Path, workers: int
+) -> None:
+    """Everyone who reached the port saw each client's name and usage. The sums are the same for all."""
+    upstream.default = "Hello."
+    keys = {name: new_key() for name in ("ann-at-work", "bob-at-home")}
+    (tmp_path / "keys").write_text("".join(entry(name, key) for name, key in keys.items()))
+    options = [f"--client-keys-file={tmp_path / 'keys'}", f"--workers={workers}"]
+    options += [f"--inspector-key={OPERATOR}", f"--store={tmp_path / 'store'}"]
+    with proxy_process(upstream.base_url, tmp_path / "log", *options) as (_, url):
+        for key in [*keys.values(), *keys.values()]:
+            headers = {"authorization": f"Bearer {key}"}
+            assert send(f"{url}/v1/chat/completions", CHAT, headers)[0] == 200
+        wait_until(lambda: tokens(page(url, OPERATOR)).total() == 4 * (7 + 3))
+        assert tokens(page(url, OPERATOR)) == {"ann-at-work": 20, "bob-at-home": 20}
+        operators = {"x-api-key": OPERATOR}
+        assert tokens(fetch(f"{url}/metrics", None, operators)[2].decode()).keys() == keys.keys()
+        for name, headers in OTHERS.items():
+            written = {n: v.replace("CLIENT", keys["ann-at-work"]) for n, v in headers.items()}
+            status, _, raw = fetch(f"{url}/metrics", None, written)
+            assert (status, tokens(raw.decode())) == (200, {"": 40}), name
+            assert "at-work" not in raw.decode() and "at-home" not in raw.decode(), name
+
+
+def tokens(text: str) -> Counter[str]:
+    """The number of tokens of each client."""
+    total: Counter[str] = Counter()
+    for client, number in re.findall(r'_tokens_total\{client="(.*?)",.*\} (\S+)', text):
+        total[client] += float(number)
+    return total
 
 
 def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:

@@ -65,7 +65,7 @@ def test_a_key_that_the_upstream_quotes_reaches_neither_client_nor_log(
     for text in (str(answer), str(told), log.getvalue()):
         assert SECRET not in text
         assert CLIENT not in text
-    assert "[the upstream's key]" in answer["error"]["message"]
+    assert "[hidden]" in answer["error"]["message"]
 
 
 HOSTILE = "/v1/%0aforged%20line%1b%5b31m%c2%85%e2%80%ae%0d"
