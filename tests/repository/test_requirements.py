@@ -26,7 +26,15 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 PINNED = re.compile(r"^([a-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 # Modules without a requirement: ours, those for type checkers, those that a requirement hands out in its API.
 NOT_REQUIRED = {"emulator", "sandbox", "_typeshed"}
-NOT_REQUIRED |= {"IPython", "markupsafe", "mcp_types", "pydantic_monty", "traitlets", "werkzeug", "zmq"}
+NOT_REQUIRED |= {
+    "IPython",
+    "markupsafe",
+    "mcp_types",
+    "pydantic_monty",
+    "traitlets",
+    "werkzeug",
+    "zmq",
+}
 GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
 
 
