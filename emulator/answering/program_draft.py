@@ -18,8 +18,8 @@ but that does not become that call ends the answer with `ModelFailed`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from emulator import metrics
 from emulator.answering.block_intent import IntentJudge
@@ -62,7 +62,7 @@ class ProgramDraft:
         self._judge = judge
         self._toolset = runs.toolset
         self._quotations = quotations
-        self._reader = StatementReader(runs.toolset, judge.request, quotations)
+        self._reader = StatementReader(runs.toolset, quotations)
         self._stream_calls = stream_calls
         self._stream_arguments = stream_arguments
         self._shown = shown or ShownProgram(runs.toolset)
@@ -182,17 +182,16 @@ class ProgramDraft:
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
-                is_free=lambda tool, arguments: self._is_free(block, tool, arguments),
+                is_free=lambda tool: self._is_free(block, tool),
                 quotes=self._quotations.begins_call,
                 streams=self._stream_arguments,
             )
         return iter(())
 
-    def _is_free(self, block: DraftBlock, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    def _is_free(self, block: DraftBlock, tool: Tool) -> bool:
         """Return True if a call can be sent before its block ends."""
         if self._runs.repeats_tool(tool.name) or self._judge.request.withholds(tool):
             return False
-        self._reader.mark_blanks(block, arguments)
         return self._judge.before(block) is Intent.MEANT
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
