@@ -13,8 +13,8 @@ from emulator.tools.toolset import Toolset
 class StatementReader:
     """Reads the blocks of one reply, one after the other."""
 
-    def __init__(self, toolset: Toolset, quotations: Quotations) -> None:
-        self.names = cached_tool_names(toolset.spellings, toolset.constructors)
+    def __init__(self, toolset: Toolset, quotations: Quotations, *, forced: bool = False) -> None:
+        self.names = cached_tool_names(toolset.spellings, toolset.constructors, forced=forced)
         self._python_names = cached_tool_names(toolset.names)
         self._quotations = quotations
         self.foreign = ForeignStatements()
@@ -22,7 +22,7 @@ class StatementReader:
     def feed(self, block: DraftBlock, text: str) -> bool:
         """Read more of a block. Returns True if a new statement calls a tool."""
         try:
-            return block.error is None and self._add(block, block.reader.feed(text))
+            return block.error is None and self.add(block, block.reader.feed(text))
         except Unreadable as error:
             block.error = error
             return False
@@ -31,7 +31,7 @@ class StatementReader:
         """Read the last statements of a block."""
         try:
             if block.error is None:
-                self._add(block, block.reader.close())
+                self.add(block, block.reader.close())
         except Unreadable as error:
             block.error = error
         if block.error is not None:
@@ -41,7 +41,7 @@ class StatementReader:
         if block.is_program and block.dialect != "python" and (quoted := self._quoted(block)):
             block.quoted, block.is_program = quoted, False
 
-    def _add(self, block: DraftBlock, statements: list[Statement]) -> bool:
+    def add(self, block: DraftBlock, statements: list[Statement]) -> bool:
         """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
         for statement in statements:

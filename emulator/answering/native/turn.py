@@ -62,7 +62,8 @@ class MarkupDraft(ProgramDraft):
     def start_block(
         self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
-        self._is_prose = dialect == "python" and bool(_SHOWN.match(raw))
+        shown = dialect == "python" and self._forced is None
+        self._is_prose = shown and bool(_SHOWN.match(raw))
         if self._is_prose:
             yield ContentDelta(raw)
         else:
@@ -157,7 +158,10 @@ class NativeTurn:
                 self._dropped_cut_call = True
             else:
                 yield from self._send([call])
-        yield from self._events(self._reply.close(cut_off=self._cut_off))
+        called = bool(self._sent_calls)
+        yield from self._events(self._reply.close(cut_off=self._cut_off, has_calls=called))
+        if called and (words := self._reply.prose.close()):
+            yield self._chunk({"content": words})
 
     def end(self, *, length: bool = False) -> Chunk:
         """The last chunk with a choice; ``length`` if the proxy truncated the answer."""
