@@ -8,10 +8,12 @@ from collections.abc import Callable
 from itertools import cycle, groupby, pairwise
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from emulator.reading.splitter import Splitter
 from emulator.reading.tool_names import ToolNames
@@ -181,6 +183,49 @@ def test_each_api_and_each_way_of_calling_reads_it(
                 outcome = ask_api(proxy, api, GET_WEATHER, stream=stream, **choice)
                 assert (outcome.calls, outcome.text) == (tuple(IS_OSLO), ""), (api, choice, text)
     assert len(upstream.requests) == len(CHOICES) * 2 * len(written)
+
+
+class Person(BaseModel):
+    name: str
+    pets: list[dict[str, str]]
+
+
+ADA = Person(name="Ada", pets=[{"name": "Tim"}])
+
+
+def test_the_official_clients_get_their_structured_output(
+    proxy: str, client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(*[Reply(f"```json\n{ADA.model_dump_json(indent=2)}\n```", chunks=4)] * 4)
+    tool = openai.pydantic_function_tool(Person)
+    completion = client.chat.completions.parse(
+        model="m", messages=ASK, tools=[tool], tool_choice=forced(tool)
+    )
+    [call] = completion.choices[0].message.tool_calls or ()
+    assert call.function.parsed_arguments == ADA
+    response = client.responses.parse(
+        model="m",
+        input="?",
+        tools=[{"type": "function", **tool["function"]}],
+        tool_choice="required",
+    )
+    [item] = response.output
+    assert item.type == "function_call" and json.loads(item.arguments) == ADA.model_dump()
+    schema = Person.model_json_schema()
+    request: Any = {
+        "model": "m",
+        "max_tokens": 99,
+        "messages": ASK,
+        "tools": [{"name": "Person", "input_schema": schema}],
+        "tool_choice": {"type": "tool", "name": "Person"},
+    }
+    with anthropic.Anthropic(base_url=proxy, api_key="k", max_retries=0) as other:
+        plain = other.messages.create(**request)
+        with other.messages.stream(**request) as events:
+            streamed = events.get_final_message()
+    for message in (plain, streamed):
+        [block] = message.content
+        assert block.type == "tool_use" and block.input == ADA.model_dump()
 
 
 CORRECTED: dict[str, tuple[str, str]] = {
