@@ -19,6 +19,9 @@ from emulator.reading.splitter import Splitter
 from emulator.reading.tool_names import ToolNames
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, calls
+from tests.support.formats import FORMATS, VARIANTS, reply
+from tests.support.raw_http import send
+from tests.support.replies import same_calls
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.three_apis import Api
 from tests.support.three_apis import ask as ask_api
@@ -26,6 +29,7 @@ from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, 
 
 OSLO = {"location": "Oslo"}
 IS_OSLO = [("get_weather", OSLO)]
+JSON_TYPES = {str: "string", int: "integer", dict: "object", list: "array"}
 FREE: dict[str, Any] = {"type": "object"}
 STEPS = [
     {"name": "book_flight", "arguments": {"to": "Oslo"}},
@@ -183,6 +187,27 @@ def test_each_api_and_each_way_of_calling_reads_it(
                 outcome = ask_api(proxy, api, GET_WEATHER, stream=stream, **choice)
                 assert (outcome.calls, outcome.text) == (tuple(IS_OSLO), ""), (api, choice, text)
     assert len(upstream.requests) == len(CHOICES) * 2 * len(written)
+
+
+NAMED_CALLS = ("plain", "prose", "reasoning", "nested", "code", "tags")
+
+
+@pytest.mark.parametrize("variant", NAMED_CALLS)
+def test_a_call_in_a_format_that_models_are_trained_on_is_read_as_without_a_forced_choice(
+    proxy: str, upstream: ScriptedUpstream, variant: str
+) -> None:
+    [(name, arguments)] = VARIANTS[variant]
+    properties = {key: {"type": JSON_TYPES[type(value)]} for key, value in arguments.items()}
+    tool = with_parameters(name, **properties)
+    orders = [{"role": "user", "content": "Do it."}]
+    body = {"model": "m", "messages": orders, "tools": [tool], "tool_choice": forced(tool)}
+    for each in FORMATS:
+        if variant not in each.unread:
+            upstream.reply(reply(each, variant))
+            _, _, answer = send(f"{proxy}/v1/chat/completions", body)
+            [call] = answer["choices"][0]["message"]["tool_calls"]
+            written = json.loads(call["function"]["arguments"])
+            assert same_calls([(call["function"]["name"], written)], [(name, arguments)]), each.name
 
 
 class Person(BaseModel):
