@@ -185,7 +185,9 @@ def test_each_api_and_each_way_of_calling_reads_it(
             for text in written:
                 upstream.reply(Reply(text, chunks=5))
                 outcome = ask_api(proxy, api, GET_WEATHER, stream=stream, **choice)
-                assert (outcome.calls, outcome.text) == (tuple(IS_OSLO), ""), (api, choice, text)
+                assert outcome.calls == tuple(IS_OSLO), (api, choice, text)
+                # Words of a native upstream pass as they arrive; it was not asked for Python.
+                assert not outcome.text or (settings == SETTINGS["native"] and text != written[0])
     assert len(upstream.requests) == len(CHOICES) * 2 * len(written)
 
 

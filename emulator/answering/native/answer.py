@@ -180,8 +180,12 @@ def _reply(
         stream_calls="block",
         forced=request.forced_call,
     )
-    hold = bool(attempt) or request.forced_call is not None
-    prose = VerbatimProse(StopFilter(None), hold=hold, lead="\n\n" if has_output else "")
+    prose = VerbatimProse(
+        StopFilter(None),
+        hold=bool(attempt),
+        lead="\n\n" if has_output else "",
+        up_to_object=request.forced_call is not None,
+    )
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
 
 
