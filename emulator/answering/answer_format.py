@@ -5,19 +5,29 @@ The schema is handled as the parameters of a single tool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.transcript import render
 from emulator.errors import BadRequest
-from emulator.reading import loose_json
+from emulator.reading.loose_json import Value, objects
 from emulator.reading.statements import Unreadable
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 
 _NAME = "answer"
 _PLACE = "response_format"
+
+
+def last_object(found: Sequence[Value], check: Callable[[Any], object]) -> Value:
+    """The last object for which ``check`` raises no `BindError`, else the last one: models draft, too."""
+    for each in reversed(found):
+        with suppress(BindError):
+            check(each.value)
+            return each
+    return found[-1]
 
 
 class FormatMismatch(Exception):
@@ -63,21 +73,16 @@ class AnswerFormat:
     def read(self, text: str) -> str:
         """The answer in ``text`` as JSON, coerced and valid. Raises `FormatMismatch`."""
         try:
-            values = [value.value for value in loose_json.values(text)]
+            found = objects(text)
         except Unreadable as error:
             raise FormatMismatch(str(error)) from error
-        objects = [value for value in values if isinstance(value, dict)]
-        if not objects:
+        if not found:
             raise FormatMismatch("there is no JSON object in the answer")
-        problem = None
-        # Models also draft in JSON: the last valid object is the answer.
-        for value in reversed(objects):
-            try:
-                return json_codec.dumps(self._checked(value)).decode()
-            except BindError as error:
-                problem = problem or error
-        assert problem is not None
-        raise FormatMismatch("\n".join(str(p) for p in problem.problems)) from problem
+        try:
+            value = self._checked(last_object(found, self._checked).value)
+        except BindError as error:
+            raise FormatMismatch("\n".join(map(str, error.problems))) from error
+        return json_codec.dumps(value).decode()
 
-    def _checked(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, value: Any) -> Any:
         return value if self.toolset is None else self.toolset.bind(_NAME, [value], {})

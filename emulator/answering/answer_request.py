@@ -16,6 +16,7 @@ from emulator.answering.call_policy import (
     unsupported_types,
 )
 from emulator.answering.deferred_tools import DeferredTools
+from emulator.answering.forced_call import ForcedCall
 from emulator.answering.profiles import Profile, profile_of
 from emulator.cached_property import cached_property
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
@@ -68,6 +69,15 @@ class AnswerRequest:
     @cached_property
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model, self.route.description)
+
+    @property
+    def forced_call(self) -> ForcedCall | None:
+        """The one function that the model must call, if it may do nothing else."""
+        forced = self.call_policy.required and self.interpreter is None
+        match self.toolset.tools:
+            case [tool] if forced and tool.kind == "function":
+                return ForcedCall(tool, self.toolset)
+        return None
 
     @property
     def is_constrained(self) -> bool:

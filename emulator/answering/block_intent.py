@@ -1,7 +1,7 @@
 """Decide whether a block runs, is shown, or is doubtful: its code and the words around it.
 
-    code: a session, an own function with a tool's name, a blank to fill in,
-          definitions and nothing else                                           -> shown
+    code: a session, an own function with a tool's name, definitions and
+          nothing else                                                           -> shown
           a stub declared again, modules to install, another language, a
           quotation, a request, code that cannot be read                         -> doubtful
     words before the block (`intent`), then the words after it
@@ -137,8 +137,6 @@ class IntentJudge:
 
     def _shown_code_rule(self, block: DraftBlock) -> str:
         own = block.own_names
-        if block.has_blank:
-            return "an argument is a blank to fill in"
         if block.is_session:
             return "it shows an interactive session"
         if own is not None and own.shadows_tool:

@@ -257,6 +257,9 @@ class CellDraft:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
 
+    def read_object(self, prose: str) -> Iterator[AnswerEvent]:
+        return self._draft.read_object(prose)
+
     def finish(self) -> Iterator[AnswerEvent]:
         """Run the cell."""
         yield from self._draft.finish()

@@ -50,10 +50,6 @@ class DraftBlock:
     """The words before the block."""
     tools: set[str] = field(default_factory=set)
     """The Python names of the tools that the statements use."""
-    has_blank: bool = False
-    """Whether an argument is to be filled in (`blanks`)."""
-    blank_variables: set[str] = field(default_factory=set)
-    """Variables to which the block assigns a blank."""
     has_run: bool = False
     """Whether calls of the block may have been sent before its end."""
     early: EarlyCall | None = None

@@ -58,13 +58,13 @@ class EarlyCall:
         toolset: Toolset,
         key: str,
         *,
-        is_free: Callable[[Tool, Mapping[str, Any]], bool],
+        is_free: Callable[[Tool], bool],
         quotes: Callable[[WrittenCall], bool],
         streams: bool,
     ) -> None:
-        """``key`` is the call's id. ``is_free`` says whether a call may be sent early, given its tool and
-        its arguments so far, ``quotes`` whether a quotation begins like a call. Without ``streams`` the same
-        call is found, but nothing is sent."""
+        """``key`` is the call's id. ``is_free`` says whether a call of a tool may be sent early, ``quotes``
+        whether a quotation begins like a call. Without ``streams`` the same call is found, but nothing is
+        sent."""
         self._syntax = SYNTAXES[dialect]
         self._toolset = toolset
         self._key = key
@@ -121,7 +121,7 @@ class EarlyCall:
         if opening is None or tool is None:
             return
         arguments = self._certain(tool, opening)
-        if arguments is None or not self._is_free(tool, arguments):
+        if arguments is None or not self._is_free(tool):
             return
         values = (*opening.args, *opening.kwargs.values())
         if self._quotes(WrittenCall(tool.python_name, values)):

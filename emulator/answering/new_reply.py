@@ -46,6 +46,7 @@ def new_reply(
         stream_calls="block" if chat.shows_programs else settings.stream_calls,
         stream_arguments=bool(chat.stream),
         shown=ShownProgram(request.toolset, seal if chat.shows_programs else None),
+        forced=request.forced_call,
     )
     draft: CodeDraft = program
     if state.session is not None:

@@ -18,14 +18,15 @@ but that does not become that call ends the answer with `ModelFailed`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from emulator import metrics
 from emulator.answering.block_intent import IntentJudge
 from emulator.answering.continuation import TAIL
 from emulator.answering.draft_block import DraftBlock
 from emulator.answering.early_call import EarlyCall
+from emulator.answering.forced_call import ForcedCall
 from emulator.answering.intent import Intent
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.program_runs import ProgramRuns
@@ -39,7 +40,7 @@ from emulator.events import AnswerEvent, ToolCall, call_id
 from emulator.programs.program import Call, Program
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic, render
-from emulator.reading.readers import READERS
+from emulator.reading.readers import READERS, Unreadable
 from emulator.tools.tool import Tool
 
 
@@ -55,14 +56,17 @@ class ProgramDraft:
         stream_calls: Literal["delta", "statement", "block"] = "statement",
         stream_arguments: bool = False,
         shown: ShownProgram | None = None,
+        forced: ForcedCall | None = None,
     ) -> None:
         """``stream_calls`` as the setting: with "delta" the first call is decided as soon as it has a long
-        text, and with ``stream_arguments`` sent while the model is still writing it."""
+        text, and with ``stream_arguments`` sent while the model is still writing it. ``forced`` is the only
+        call that the reply may make."""
         self._runs = runs
         self._judge = judge
         self._toolset = runs.toolset
         self._quotations = quotations
-        self._reader = StatementReader(runs.toolset, judge.request, quotations)
+        self._forced = forced
+        self._reader = StatementReader(runs.toolset, quotations, forced=forced is not None)
         self._stream_calls = stream_calls
         self._stream_arguments = stream_arguments
         self._shown = shown or ShownProgram(runs.toolset)
@@ -182,17 +186,16 @@ class ProgramDraft:
                 dialect,
                 self._toolset,
                 call_id(self._id, 0),
-                is_free=lambda tool, arguments: self._is_free(block, tool, arguments),
+                is_free=lambda tool: self._is_free(block, tool),
                 quotes=self._quotations.begins_call,
                 streams=self._stream_arguments,
             )
         return iter(())
 
-    def _is_free(self, block: DraftBlock, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    def _is_free(self, block: DraftBlock, tool: Tool) -> bool:
         """Return True if a call can be sent before its block ends."""
         if self._runs.repeats_tool(tool.name) or self._judge.request.withholds(tool):
             return False
-        self._reader.mark_blanks(block, arguments)
         return self._judge.before(block) is Intent.MEANT
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
@@ -226,7 +229,7 @@ class ProgramDraft:
         self._last_dialect = block.dialect
         if not cut_off:
             self._reader.close(block)
-        elif block.is_program or block.means_a_call(self.names):
+        elif block.is_program or block.means_a_call(self.names) or self._forced:
             # The last statement may look complete and still be truncated.
             self.truncated_block = block.raw
         record_block(
@@ -245,6 +248,9 @@ class ProgramDraft:
         """Decide what the last block is, given the words after it; yields as `end_block` does."""
         block, self._unsettled = self._unsettled, None
         if block is None:
+            return
+        if self._forced and not cut_off and self._is_object(block, self._forced):
+            yield block.raw
             return
         intent = self._judge.judge(block, after)
         means_call = block.is_program or block.means_a_call(self.names)
@@ -275,6 +281,27 @@ class ProgramDraft:
         if self.has_open_call and not self.truncated_block:
             raise _incomplete_call("it did not become a call")
 
+    def read_object(self, prose: str) -> Iterator[AnswerEvent]:
+        """Make the forced call, if the reply has no other and its prose is an object (`forced_call`)."""
+        if self._forced is None or self.verdict is not None:
+            return
+        try:
+            statement = self._forced.statement(prose)
+        except Unreadable as error:
+            self._reject(error.diagnostics)
+            return
+        if statement is None:
+            return
+        block = DraftBlock("json", READERS["json"](self.names), [prose], False, [prose])
+        self._reader.add(block, [statement])
+        record_block(block.dialect, block.pieces, [statement], quoted=block.is_quoted)
+        if block.is_quoted:
+            self._quoted += block.quoted
+            return
+        yield from self._run(block)
+        if not self.diagnostics:
+            self._append(block)
+
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream's connection is closed."""
         if (block := self._block) is not None:  # the rest of the reply was skipped
@@ -291,6 +318,11 @@ class ProgramDraft:
         self.diagnostics.clear()
         yield from self._run(block)
         self._append(block)
+
+    def _is_object(self, block: DraftBlock, forced: ForcedCall) -> bool:
+        """Return True if the block has the arguments of the forced call, and no call."""
+        is_object = block.dialect == "json" or block.inner.lstrip().startswith("{")
+        return is_object and not block.is_committed and forced.has_arguments(block.inner)
 
     def _opened(self) -> DraftBlock:
         assert self._block is not None, "the splitter starts a block before it feeds it"

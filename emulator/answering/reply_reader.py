@@ -113,8 +113,9 @@ class ReplyReader:
             content = self._continuation.feed(content)
         yield from self._events(self._splitter.feed(content))
 
-    def close(self, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
-        """End the reply; ``cut_off`` if something other than the model ended it."""
+    def close(self, *, cut_off: bool = False, has_calls: bool = False) -> Iterator[AnswerEvent]:
+        """End the reply; ``cut_off`` if something other than the model ended it, ``has_calls`` if the
+        upstream has made calls of its own."""
         if self._continuation is not None:
             yield from self._events(self._splitter.feed(self._continuation.close()))
         if not self.done:
@@ -124,6 +125,8 @@ class ReplyReader:
             yield from self._settle()
         if self._recover_reasoning and not (self._has_content or cut_off):
             yield from self._recover()
+        if self._call_policy.required and not (cut_off or has_calls):
+            yield from self.draft.read_object(self.prose.close())
         self.done = True
         yield from self.draft.finish()
         if not (self.draft.verdict or self.draft.has_code or self._call_policy.required):

@@ -1,15 +1,10 @@
 """Read the statements of a reply's blocks, and mark in each block what decides whether it runs: the tools
-that it calls, blanks to fill in, and quotations."""
+that it calls, and quotations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from emulator.answering.blanks import blank_variable, has_blank, is_blank
 from emulator.answering.draft_block import DraftBlock, ForeignStatements
 from emulator.answering.quotations import Quotations
-from emulator.answering.user_request import Request
 from emulator.reading.readers import Statement, Unreadable, used_tools
 from emulator.reading.tool_names import cached_tool_names
 from emulator.tools.toolset import Toolset
@@ -18,17 +13,16 @@ from emulator.tools.toolset import Toolset
 class StatementReader:
     """Reads the blocks of one reply, one after the other."""
 
-    def __init__(self, toolset: Toolset, request: Request, quotations: Quotations) -> None:
-        self.names = cached_tool_names(toolset.spellings, toolset.constructors)
+    def __init__(self, toolset: Toolset, quotations: Quotations, *, forced: bool = False) -> None:
+        self.names = cached_tool_names(toolset.spellings, toolset.constructors, forced=forced)
         self._python_names = cached_tool_names(toolset.names)
-        self._request = request
         self._quotations = quotations
         self.foreign = ForeignStatements()
 
     def feed(self, block: DraftBlock, text: str) -> bool:
         """Read more of a block. Returns True if a new statement calls a tool."""
         try:
-            return block.error is None and self._add(block, block.reader.feed(text))
+            return block.error is None and self.add(block, block.reader.feed(text))
         except Unreadable as error:
             block.error = error
             return False
@@ -37,7 +31,7 @@ class StatementReader:
         """Read the last statements of a block."""
         try:
             if block.error is None:
-                self._add(block, block.reader.close())
+                self.add(block, block.reader.close())
         except Unreadable as error:
             block.error = error
         if block.error is not None:
@@ -47,27 +41,13 @@ class StatementReader:
         if block.is_program and block.dialect != "python" and (quoted := self._quoted(block)):
             block.quoted, block.is_program = quoted, False
 
-    def mark_blanks(self, block: DraftBlock, arguments: Mapping[str, Any]) -> None:
-        """Mark the block if one of the arguments, of a call that is not yet complete, is a blank."""
-        block.has_blank |= any(is_blank(value, self._request) for value in arguments.values())
-
-    def _add(self, block: DraftBlock, statements: list[Statement]) -> bool:
+    def add(self, block: DraftBlock, statements: list[Statement]) -> bool:
         """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
         for statement in statements:
-            code = statement.tree or statement.source
-            tools = set(used_tools(code, self._python_names))
-            if name := blank_variable(statement.source, self._request):
-                block.blank_variables.add(name)
+            tools = set(used_tools(statement.tree or statement.source, self._python_names))
             if tools:
                 block.tools |= tools
-                block.has_blank |= has_blank(
-                    code,
-                    self._python_names,
-                    self._request,
-                    dots=bool(block.before.strip()),
-                    variables=block.blank_variables,
-                )
                 written = statement.original.strip()
                 if self._quotations.contains_call(statement.source, written):
                     block.quoted.append(statement.source)

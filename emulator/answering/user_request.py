@@ -10,7 +10,7 @@ tools with that verb in their names; "ask me first", and verbs such as "run" and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emulator.cached_property import cached_property
@@ -158,23 +158,6 @@ class Request:
             for found in pattern.finditer(sentence)
             if not _NEGATION.search(sentence[: found.start()])
         ]
-
-    def mentions(self, text: str) -> bool:
-        """Return True if a message contains ``text``, in any case."""
-        return any(text.lower() in one for one in self._texts)
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        return list(self._all_texts())
-
-    def _all_texts(self) -> Iterator[str]:
-        for message in self.messages:
-            yield message.text.lower()
-            yield from (
-                call.as_function.arguments.lower()
-                for call in message.tool_calls or ()
-                if call.as_function is not None
-            )
 
 
 def _has_verb(name: str, verb: str) -> bool:

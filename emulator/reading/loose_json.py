@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from emulator.reading.calls import JSON, loads
 from emulator.reading.lexing import JsonScan, outside_strings_only
 from emulator.reading.repairs import Repair, repaired_texts, straight_quotes
-from emulator.reading.statements import unreadable
+from emulator.reading.statements import Unreadable, unreadable
 from sandbox.parsing import literal
 
 #: `json` and `repr` recurse; no real call is nested this deep.
@@ -55,6 +55,38 @@ def values(text: str, *, first: bool = False, at: int = 0, line: int = 1) -> Ite
 
 
 _OPENING = re.compile(r"[{\[]")
+
+
+def objects(text: str) -> list[Value]:
+    """Return the objects in `text` that are in no other value.
+
+    A value that cannot be read is skipped: words may have brackets, too. Raises Unreadable if the text
+    has no object, but what begins like one.
+    """
+    found: list[Value] = []
+    problem: Unreadable | None = None
+    at = end = 0
+    line = 1
+    while (opening := _OPENING.search(text, end)) is not None:
+        line += text.count("\n", at, opening.start())
+        at = opening.start()
+        try:
+            value = next(values(text, first=True, at=at, line=line))
+        except Unreadable as error:
+            end = JsonScan().feed(text, at) or len(text)
+            if _MEMBER.match(text, at):
+                problem = problem or error
+        else:
+            end = value.end
+            if isinstance(value.value, dict):
+                found.append(value)
+    if problem is not None and not found:
+        raise problem
+    return found
+
+
+#: The start of an object with a member.
+_MEMBER = re.compile(r"""\{\s*(?:["']|[^\W\d]\w*\s*:)""")
 
 
 def _complete(text: str, scan: JsonScan, line: int) -> JSON:

@@ -137,6 +137,8 @@ _JSON_PART = re.compile(
     rf"""[ \t]*(?:\[\s*)?(?:\{{{_GAP}(?:/(?:\*[^*]{{0,200}}\*?|/[^\n]{{0,200}})?)?"""
     r"""(?:["']?[\w\-.]*(?:["']?\s*(?::\s*(?:["'][^"'\n]*)?)?)?)?)?"""
 )
+#: An object of any kind.
+_OBJECT = re.compile(rf"""[ \t]*\{{{_GAP}(?P<quote>["']?)[\w\-.]+(?P=quote)\s*:""")
 #: Pairs of brackets that never begin a call; a hostile reply may contain very many of them.
 _NEVER_JSON = frozenset({"[[", "{{", "{[", "[]", "{}"})
 #: Keys that may precede the name.
@@ -159,6 +161,8 @@ def match_json(head: str, whole: bool, names: ToolNames) -> Verdict:
     """Test whether JSON that means a call begins here."""
     if head[:2] in _NEVER_JSON:
         return Verdict.NO
+    if names.forced and _OBJECT.match(head):
+        return Verdict.YES
     match = _JSON_HEAD.match(head)
     if match is None:
         part = _JSON_PART.match(head)

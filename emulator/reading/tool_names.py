@@ -34,11 +34,19 @@ class ToolNames(Collection[str]):
     """The offered names. As a collection: every spelling that means one of them.
 
     `names` are Python names, or a mapping of written (wire) name to Python name. ``models`` are the names
-    of the classes that the stubs show.
+    of the classes that the stubs show. ``forced``: one function is offered and must be called, so that an
+    object without its name may be its arguments.
     """
 
-    def __init__(self, names: Collection[str] = (), models: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        names: Collection[str] = (),
+        models: frozenset[str] = frozenset(),
+        *,
+        forced: bool = False,
+    ) -> None:
         self.models = models
+        self.forced = forced
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
@@ -123,7 +131,10 @@ class ToolNames(Collection[str]):
 
 @lru_cache(maxsize=64)  # clients send the same tools with every request
 def cached_tool_names(
-    names: frozenset[str] | tuple[tuple[str, str], ...], models: frozenset[str] = frozenset()
+    names: frozenset[str] | tuple[tuple[str, str], ...],
+    models: frozenset[str] = frozenset(),
+    *,
+    forced: bool = False,
 ) -> ToolNames:
     """Return the ToolNames of Python names, or of pairs (written name, Python name)."""
-    return ToolNames(dict(names) if isinstance(names, tuple) else names, models)
+    return ToolNames(dict(names) if isinstance(names, tuple) else names, models, forced=forced)

@@ -40,6 +40,10 @@ FORMED = [
     ("a fence with words around", 'Here you are:\n```json\n{"city": "Oslo", "temp": 3}\n```\nBye.'),
     ("a number as text, an enum in another case", '{"city": "Oslo", "temp": "3"}'),
     ("single quotes and a trailing comma", "{'city': 'Oslo', 'temp': 3,}"),
+    (
+        "words in brackets",
+        'As asked [see above]:\n{"city": "Oslo", "temp": 3}\n{unit: none} {or so}',
+    ),
     ("thinking first", '<think>{"city": "x"}</think>{"city": "Oslo", "temp": 3}'),
 ]
 

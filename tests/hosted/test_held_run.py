@@ -17,10 +17,11 @@ from sandbox.engine import Engine, Session
 from sandbox.fences import probes
 from tests.support.agents import converse
 from tests.support.approver import Approver
+from tests.support.chat import BOTH
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, post_bytes
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
 
@@ -131,6 +132,35 @@ def test_a_program_needs_few_kernels_however_many_calls_it_makes(
     server = HostedFunctions({"get_next": next_page}, [NEXT])
     assert read in ask(start(server), upstream, code, FETCH)
     assert kernel.sessions <= most
+    assert kernel.open == 0
+
+
+SAME = "```python\nimport re\nprint(re.sub('4', 'x', str(get_next('p3'))))\n```"
+NO_BETTER: dict[str, list[str | Reply]] = {
+    "it repeats the call": [SAME],
+    "its next calls do not bind": ["```python\nget_next()\n```"] * 2,
+    "it refuses the repair request": [Reply(status=400)],
+}
+
+
+@BOTH
+@pytest.mark.parametrize("replies", NO_BETTER.values(), ids=NO_BETTER)
+def test_a_call_that_the_model_repeats_is_made_if_no_better_reply_comes(
+    start: Callable[..., openai.OpenAI],
+    upstream: ScriptedUpstream,
+    kernel: Counted,
+    ask: Any,
+    replies: list[str | Reply],
+) -> None:
+    """The third reply was run up to its call, and the model was asked. Then the same program ran without any
+    recorded call, but a run was held: an IndexError, and so a 500."""
+    server = HostedFunctions({"get_next": lambda page: f"{page} is the 4th"}, [NEXT])
+    client = start(server, repair_attempts=2)
+    upstream.reply(*[SAME] * 3, *replies, *["Done."] * 3)
+    messages = [{"role": "user", "content": "Go."}]
+    completion = ask(client, model="m", messages=messages, tools=[SERVER])
+    assert completion.choices[0].message.content == "Done."
+    assert server.made == ["get_next(page='p3')"] * 3
     assert kernel.open == 0
 
 

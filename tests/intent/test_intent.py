@@ -45,7 +45,6 @@ TOOLS = [
     function("delete_file", strings("path"), "Delete a file."),
     function("send_email", strings("to", "body"), "Send a mail."),
     function("bash", strings("command"), "Run a command."),
-    function("find_shop", strings("my_city"), "Find a shop."),
 ]
 
 
@@ -115,8 +114,8 @@ def test_the_page_lists_every_kind_of_case_with_its_outcomes() -> None:
     outcomes = {kind: set(re.findall(r"shown|runs|asked", text)) for kind, text in rows[1:]}
     for case in CASES:
         allowed = outcomes[case.kind]
-        unless_named = case.kind in ("A blank to fill in", "The words after it say so")
-        assert case.expected in allowed or (unless_named and case.expected == "runs"), case.title
+        meant = case.kind == "The words after it say so" and case.expected == "runs"
+        assert case.expected in allowed or meant, case.title
     assert outcomes.keys() == {case.kind for case in CASES}
 
 
@@ -175,7 +174,6 @@ def test_a_call_that_the_words_show_is_content_however_the_reply_is_cut(
             'from lib import {0}\n{0}("x")',
             'import os\n{0} = os.remove\n{0}("x")',
             '>>> {0}("x")\nTrue',
-            '{0}("<some value>")',
             'def main():\n    {0}("x")\n\ndef {0}(value):\n    return value\n\nmain()',
         ]
     ),

@@ -123,6 +123,22 @@ def test_a_cell_may_run_commands_in_a_container_of_their_own(
     assert cell["outputs"][0]["logs"] == "5\n 4\n"
 
 
+@pytest.mark.parametrize("tools", [[SHELL], [SHELL, INTERPRETER]], ids=["program", "cell"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_program_that_the_model_repeats_runs_each_time(
+    proxy: str, upstream: ScriptedUpstream, tools: list[Json], stream: bool
+) -> None:
+    """The fourth time was a 500: a run was held at its call, of which nothing was recorded."""
+    code = "import re\nr = shell(commands=['true'])\nprint(re.sub('x', 'y', str(r)))"
+    upstream.reply(*[f"```python\n{code}\n```"] * 4, *["Done."] * 4)
+    asked = body(*tools)
+    response = check_events(ask_stream(proxy, asked)) if stream else ask(proxy, asked)
+    assert response["status"] == "completed"
+    assert response["output"][-1]["content"][0]["text"] == "Done."
+    ran = items(response, "shell_call")
+    assert [call["status"] for call in ran] == ["completed"] * len(ran) and len(ran) > 1
+
+
 @pytest.mark.parametrize(
     ("environment", "status"),
     [

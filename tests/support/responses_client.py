@@ -88,7 +88,8 @@ def check_events(events: list[Json]) -> Json:
         if kind == "output_item.added":
             assert index == len(added), "output indices are dense"
             may_be_open = {"mcp_call"}
-            if event["item"]["type"] == "mcp_call":  # a cell waits for the call
+            if event["item"]["type"] in ("mcp_call", "shell_call", "shell_call_output"):
+                # a cell waits for the call
                 may_be_open.add("code_interpreter_call")
             only_calls = all(added[one]["type"] in may_be_open for one in open_items)
             assert only_calls, "an item begins before the last one is done"

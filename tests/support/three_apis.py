@@ -54,9 +54,12 @@ def request_body(api: Api, tool: Json | None, *, stream: bool, model: str = "m")
             return {**fields, "messages": question, "max_tokens": 999}
 
 
-def ask(url: str, api: Api, tool: Json | None, *, stream: bool, model: str = "m") -> Outcome:
+def ask(
+    url: str, api: Api, tool: Json | None, *, stream: bool, model: str = "m", **fields: Any
+) -> Outcome:
     """Asserts that every event and every answer is of the shape that the SDK of its API declares."""
-    status, _, raw = fetch(url + PATHS[api], request_body(api, tool, stream=stream, model=model))
+    body = {**request_body(api, tool, stream=stream, model=model), **fields}
+    status, _, raw = fetch(url + PATHS[api], body)
     if status != 200:
         error = json.loads(raw)["error"]
         return Outcome(status, error=error["message"])

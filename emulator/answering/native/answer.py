@@ -178,8 +178,14 @@ def _reply(
         IntentJudge(request.toolset, Request(request.chat.messages), request.call_policy.required),
         Quotations(request.chat.messages, request.toolset),
         stream_calls="block",
+        forced=request.forced_call,
     )
-    prose = VerbatimProse(StopFilter(None), hold=bool(attempt), lead="\n\n" if has_output else "")
+    prose = VerbatimProse(
+        StopFilter(None),
+        hold=bool(attempt),
+        lead="\n\n" if has_output else "",
+        up_to_object=request.forced_call is not None,
+    )
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
 
 

@@ -25,7 +25,7 @@ from emulator.answering.native.call_assembly import (
     UnusableCall,
 )
 from emulator.answering.program_draft import ProgramDraft
-from emulator.answering.prose import Prose
+from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.verdicts import (
     FinalReply,
@@ -40,17 +40,26 @@ from emulator.upstream.interface import Chunk
 
 # Gemma and Gemini write their calls in a fence named tool_code; no other Python is one.
 _SHOWN = re.compile(r"\s*(?:```|~~~)(?!`*\s*tool_code\b)")
+_OBJECT = re.compile(r"(?:(?:`{3,}|~{3,})\w*\s*)?\{")
+"""The start of what may be the arguments of a forced call."""
 
 
 class VerbatimProse(Prose):
-    """Passes text unchanged, including white space."""
+    """Passes text unchanged, including white space; with ``up_to_object`` only up to an object."""
+
+    def __init__(
+        self, stops: StopFilter, *, hold: bool, lead: str = "", up_to_object: bool = False
+    ) -> None:
+        super().__init__(stops, hold=hold, lead=lead)
+        self._up_to_object = up_to_object
 
     def feed(self, text: str) -> str:
-        if self._hold:
-            self._buffer.append(text)
-            return ""
-        self.mark_sent(text)
-        return text
+        passing = "" if self._hold else text
+        if self._up_to_object and (found := _OBJECT.search(passing)):
+            self._hold, passing = True, text[: found.start()]
+        self._buffer.append(text[len(passing) :])
+        self.mark_sent(passing)
+        return passing
 
 
 class MarkupDraft(ProgramDraft):
@@ -58,18 +67,22 @@ class MarkupDraft(ProgramDraft):
     Python."""
 
     _is_prose = False
+    _fenced: list[str] = []  # noqa: RUF012 - replaced, never changed
+    """The last such block."""
 
     def start_block(
         self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
     ) -> Iterator[AnswerEvent]:
         self._is_prose = dialect == "python" and bool(_SHOWN.match(raw))
         if self._is_prose:
+            self._fenced = []
             yield ContentDelta(raw)
         else:
             yield from super().start_block(dialect, raw, in_a_row=in_a_row, before=before)
 
     def feed(self, text: str, raw: str) -> Iterator[Any]:
         if self._is_prose:
+            self._fenced.append(raw)
             yield ContentDelta(raw)
         else:
             yield from super().feed(text, raw)
@@ -80,6 +93,9 @@ class MarkupDraft(ProgramDraft):
             yield ContentDelta(raw)
         else:
             yield from super().end_block(raw, cut_off=cut_off)
+
+    def read_object(self, prose: str) -> Iterator[AnswerEvent]:
+        yield from super().read_object("".join([*self._fenced, prose]))
 
 
 class NativeTurn:
@@ -157,7 +173,10 @@ class NativeTurn:
                 self._dropped_cut_call = True
             else:
                 yield from self._send([call])
-        yield from self._events(self._reply.close(cut_off=self._cut_off))
+        called = bool(self._sent_calls)
+        yield from self._events(self._reply.close(cut_off=self._cut_off, has_calls=called))
+        if called and self._call_policy.required and (words := self._reply.prose.close()):
+            yield self._chunk({"content": words})
 
     def end(self, *, length: bool = False) -> Chunk:
         """The last chunk with a choice; ``length`` if the proxy truncated the answer."""

@@ -17,7 +17,6 @@ _QUESTIONS = {
     "format": "for an answer in the format of response_format",
 }
 _SHOWN = {
-    "an argument is a blank to fill in": "a conversation that names the value fills it in",
     "the user wants no call yet": "without such words in the last message it runs",
     "the user asks a question, or for code": "a message that asks for the act itself runs it",
 }

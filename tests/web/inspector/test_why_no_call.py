@@ -18,7 +18,7 @@ from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 CALL = '```python\nget_weather(location="Oslo")\n```'
 MAIL = '```python\nsend_mail(to="ann@example.org", body="Hi")\n```'
 WRONG = '```python\nget_weather(town="Oslo")\n```'
-SHOWN = 'For example:\n```python\nget_weather(location="your_city")\n```'
+SHOWN = 'For example:\n```python\nget_weather(location="Oslo")\n```'
 CUT = Reply("```python\nget_weather(loc", finish_reason="length")
 NO = Reply(status=400, body={"error": {"message": "too long"}})
 INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -81,18 +81,11 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     ("words", ["Sunny."], {}, {}, ["No call of an offered tool", 'try tool_choice "required"']),
     ("native words", ["Sunny."], {}, NATIVE, ['the setting tools "emulate"']),
     (
-        "an example with a blank",
-        [SHOWN],
-        {},
-        {},
-        ["shown to the user, not run (an argument is a blank", "names the value"],
-    ),
-    (
         "an example after another fault",
         [WRONG, SHOWN],
         {},
         {},
-        ["(an argument is a blank to fill in). The way out"],
+        ["shown to the user, not run (the words before it). The way out"],
     ),
     (
         "words around it",
