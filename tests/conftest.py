@@ -217,10 +217,10 @@ def start_proxy(
     """`start_proxy(**settings) -> url`, as `start_app`; earlier tests may have used the proxy."""
 
     def start(**settings: Any) -> str:
-        if OWN & settings.keys():
-            url: str = request.getfixturevalue("start_app")(**settings)[0]
-            return url
-        return shared_proxies.url(OF_TESTS | {"base_url": upstream.base_url} | settings)
+        url = None
+        if not OWN & settings.keys():
+            url = shared_proxies.url(OF_TESTS | {"base_url": upstream.base_url} | settings)
+        return url or request.getfixturevalue("start_app")(**settings)[0]
 
     yield start
     shared_proxies.end_test()

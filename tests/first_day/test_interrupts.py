@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import sys
 import tempfile
 import time
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import environment, own_process
-from tests.support.processes import ROOT, Process, members, wait_until
+from tests.support.processes import NEW_PROCESS, Process, members, wait_until
 
 COMMANDS = {
     "serve": ["--port", "0", "--files-dir", ":temporary:"],
@@ -46,7 +45,7 @@ def test_a_command_ends_at_any_moment_and_leaves_nothing(tmp_path: Path, command
     for seconds, name in TRIES:
         sent = signal.Signals[name]
         process = Process(
-            [sys.executable, str(ROOT / "app.py"), *COMMANDS[command]],
+            [*NEW_PROCESS, *COMMANDS[command]],
             *(tmp_path / "printed", env, tmp_path),
         )
         process.wait_until(partial(is_ours, process))

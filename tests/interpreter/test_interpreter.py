@@ -10,7 +10,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -249,12 +249,12 @@ def test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there(
 
 @pytest.mark.parametrize(("stateful", "told"), [(True, [True, False]), (False, [False, False])])
 def test_a_proxy_that_was_restarted_says_that_variables_are_gone_once(
-    start_proxy: StartProxy, stateful: bool, told: list[bool]
+    start_app: Callable[..., tuple[str, Any]], stateful: bool, told: list[bool]
 ) -> None:
     """Only the index of files was left to say that there had been any."""
-    container = Container(start_proxy(), stateful=stateful)
+    container = Container(start_app()[0], stateful=stateful)
     assert container.execute("x = 1")["notes"] == []
-    container.http.base_url = httpx2.URL(f"{start_proxy()}/v1")
+    container.http.base_url = httpx2.URL(f"{start_app()[0]}/v1")
     found = [any("was restarted" in note for note in container.execute("1")["notes"]) for _ in told]
     assert found == told
 

@@ -67,8 +67,8 @@ ROWS: dict[str, dict[str, str]] = {
             test_a_read_only_disk_costs_what_is_kept_and_not_the_service""",
         "more containers need a kernel than allowed": """
             interpreter/test_interpreter.py
-            test_an_idle_kernel_gives_way_and_its_container_is_told_so
-            interpreter/test_interpreter.py test_a_kernel_in_use_gives_way_to_nobody
+            test_an_idle_kernel_is_ended_for_another_and_its_container_is_informed
+            interpreter/test_interpreter.py test_a_kernel_that_runs_or_waits_is_not_ended
             interpreter/test_interpreter.py test_one_client_cannot_take_all_kernels""",
         "thousands of requests, one client in three leaving": """
             web/server/test_soak.py test_two_thousand_mixed_requests_leave_nothing""",

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 """The time within which everything awaited must happen."""
 REDIS_MISSING = "no redis-server on PATH: apt-get install redis-server"
-NEW_PROCESS = (sys.executable, "-X", "faulthandler", "app.py")
+NEW_PROCESS = (sys.executable, "-X", "faulthandler", str(ROOT / "app.py"))
 """The command of a proxy that is no fork of the fork server."""
 SETTINGS = ("EMULATOR_", "OPENAI_", "DEEPSEEK_")
 """Prefixes of the variables that configure the proxy."""
@@ -43,7 +43,7 @@ def start(
     """Start a process without input in a session of its own, so that a worker dies with its master alone."""
     program, script, *arguments = (*command, "")
     is_app = program == sys.executable and script in ("app.py", str(ROOT / "app.py"))
-    if is_app and "--workers" not in command:
+    if is_app and not any(word.startswith("--workers") for word in command):
         with Path(os.devnull).open("rb") as nothing:
             streams = [nothing.fileno(), out.fileno(), err.fileno()]
             return ForkedProcess(arguments[:-1], os.environ if env is None else env, cwd, streams)

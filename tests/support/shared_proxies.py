@@ -30,9 +30,11 @@ class SharedProxies:
         self._open: OrderedDict[str, _SharedProxy] = OrderedDict()
         self._used: dict[str, _SharedProxy] = {}
 
-    def url(self, settings: dict[str, Any]) -> str:
-        """The URL of a proxy with these settings, for the current test."""
+    def url(self, settings: dict[str, Any]) -> str | None:
+        """The URL of a proxy with these settings, or None if the current test has that proxy already."""
         key = repr(sorted(settings.items()))
+        if key in self._used:
+            return None
         if key not in self._open:
             self._open[key] = _SharedProxy(settings, self._open_engines)
         self._open.move_to_end(key)
@@ -76,6 +78,8 @@ class _SharedProxy:
             if rows.one(kept) is not None:
                 return False
         if services.background._runs or services.approvals._pending or services.upstreams._listings:
+            return False
+        if services.pipeline.probe._known:
             return False
         for guarded in services.upstreams._guarded.values():
             if any(breaker._state[0] for breaker in guarded._breakers._breakers):

@@ -52,7 +52,6 @@ def test_a_silent_response_sends_in_progress_again(
     assert pings
     assert {ping["response"]["id"] for ping in pings} == {events[0]["response"]["id"]}
     check_events(events)
-    assert b": ping" not in data.partition(b"response.created")[2]
 
 
 @pytest.mark.parametrize("reply", SLOW.values(), ids=[*SLOW])
