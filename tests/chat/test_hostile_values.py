@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from emulator import json_codec
 from tests.conftest import StartProxy
+from tests.support.programs import ENGINES
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function
@@ -18,8 +19,6 @@ from tests.support.tools import function
 GET = function("get", {"type": "object", "properties": {"x": {}}, "required": ["x"]})
 LATER = function("later", {"type": "object", "properties": {"y": {}}, "required": ["y"]})
 HELLO: list[Any] = [{"role": "user", "content": "Hello"}]
-
-ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
 
 
 def fenced(code: str) -> str:

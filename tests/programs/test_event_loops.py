@@ -342,6 +342,7 @@ def test_monty_does_as_cpython_or_says_what_it_lacks(monty: Engine, case: str) -
         check_against_cpython(monty, source)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(8))
 def test_random_coroutines_do_as_cpython(kernel: Engine, seed: int) -> None:
     check_against_cpython(kernel, random_program(random.Random(seed)))

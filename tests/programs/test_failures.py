@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.chat import plain, streamed
+from tests.support.programs import ENGINES
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -113,7 +114,6 @@ APIS: dict[str, tuple[Callable[..., Turn], Callable[[dict[str, ToolResult]], lis
 }
 EVERY_API = pytest.mark.parametrize("api", list(APIS))
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
-ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
 
 
 def block(source: str) -> str:

@@ -18,12 +18,10 @@ from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import plain
-from tests.support.programs import CHAIN, LOCAL, TOOLS, result, started
+from tests.support.programs import CHAIN, ENGINES, LOCAL, TOOLS, result, started
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
-
-ENGINES = pytest.mark.parametrize("engine", ["monty", "kernel"])
 
 
 def block(code: str) -> str:

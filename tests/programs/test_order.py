@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.programs import plain, rounds
+from tests.support.programs import ENGINES, plain, rounds
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -192,7 +192,7 @@ PROGRAMS: list[tuple[str, str, list[list[str]]]] = [
 ]
 
 
-@pytest.mark.parametrize("engine", ["monty", "kernel"])
+@ENGINES
 @pytest.mark.parametrize(
     ("program", "expected"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )

@@ -14,6 +14,7 @@ from tests.conftest import StartProxy
 from tests.support.chat import BOTH, calls
 from tests.support.programs import (
     CHAIN,
+    ENGINES,
     HITS,
     LOCAL,
     TOOLS,
@@ -95,7 +96,7 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
 
 
 @BOTH
-@pytest.mark.parametrize("engine", ["monty", "kernel"])
+@ENGINES
 @pytest.mark.parametrize(
     ("reply", "expected", "output"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
@@ -350,7 +351,7 @@ if seen:
 ```"""
 
 
-@pytest.mark.parametrize("engine", ["monty", "kernel"])
+@ENGINES
 def test_chance_and_the_clock_are_the_same_in_each_replay(
     start_proxy: StartProxy, upstream: ScriptedUpstream, engine: Any
 ) -> None:

@@ -1,8 +1,8 @@
 """Proxies that the tests of one process use in turn: to open one takes most of a short test's CPU.
 
-A proxy is shared by tests with the same settings. After each test its key-value store is emptied. If the test
-leaves more than that (files, containers, background responses, approvals, an upstream's failures), the proxy
-is closed instead.
+A proxy is shared by tests with the same settings. After each test it forgets what it has stored and learned of
+models. If the test leaves more than that (files, containers, background responses, approvals, an upstream's
+failures), the proxy is closed instead.
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ class _SharedProxy:
                 return False
         if services.background._runs or services.approvals._pending or services.upstreams._listings:
             return False
-        if services.pipeline.probe._known:
-            return False
         for guarded in services.upstreams._guarded.values():
             if any(breaker._state[0] for breaker in guarded._breakers._breakers):
                 return False
+        habits = services.pipeline.habits
+        for learned in (habits._dialects, habits._starts, services.pipeline.probe._known):
+            learned.clear()
         with services.stores.key_values._locked() as connection, connection:
             connection.execute("DELETE FROM kept")
         return True
