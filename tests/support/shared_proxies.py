@@ -1,8 +1,8 @@
 """Proxies that the tests of one process use in turn: to open one takes most of a short test's CPU.
 
-A proxy is shared by tests with the same settings. After each test it forgets what it has stored and learned of
-models. If the test leaves more than that (files, containers, background responses, approvals, an upstream's
-failures), the proxy is closed instead.
+A proxy is shared by tests with the same settings. After each test it forgets what it has stored, and learned
+of models. If the test leaves more than that (files, containers, background responses, approvals, failures of
+an upstream), the proxy is closed instead.
 """
 
 from __future__ import annotations
