@@ -330,6 +330,7 @@ def test_gathered_helpers_need_no_kernel(monty: Engine, case: str) -> None:
     assert sent == [[("get_weather", c) for c in "abc"]]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_calls_are_those_of_cpython(kernel: Engine, case: str) -> None:
     check_against_cpython(kernel, f"import asyncio\n{ONE}{LOG}{PROGRAMS[case]}")

@@ -166,6 +166,7 @@ def test_random_programs_make_pythons_calls_in_any_order_law(
     )
 
 
+@pytest.mark.nightly
 def test_the_kernel_keeps_the_law_too(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
     assert hold_the_law(start_proxy(engines=("kernel",), order="dataflow"), upstream, range(3)) > 0
 

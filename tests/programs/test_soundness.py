@@ -92,6 +92,7 @@ def test_over_turns_exactly_the_references_calls_come_out(
     assert turns <= len(expected) + 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(12))
 def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
     """Few programs: each turn of each takes a kernel of its own."""

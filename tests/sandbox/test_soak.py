@@ -110,6 +110,7 @@ def _settled(expected: Held) -> Held:
     return held
 
 
+@pytest.mark.nightly
 @needs_bubblewrap
 def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> None:
     """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
@@ -146,6 +147,7 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
         folder.close()
 
 
+@pytest.mark.nightly
 @needs_bubblewrap
 def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
     clock = [time.time()]

@@ -69,6 +69,7 @@ def test_the_document_is_served_to_whoever_may_ask(start_proxy: StartProxy) -> N
     assert (status, made["openapi"]) == (200, "3.1.0")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_no_request_that_schemathesis_makes_from_the_document_fails_the_proxy(
     start_proxy: StartProxy, upstream: ScriptedUpstream

@@ -62,6 +62,7 @@ def test_what_one_worker_has_begun_another_goes_on_with_when_it_is_killed(
         assert "Good day." in asked[4]
 
 
+@pytest.mark.nightly
 def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: Path) -> None:
     """One that was made by a worker that is killed is told as failed; it was in progress for an hour."""
     with (
@@ -87,6 +88,7 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
             )
 
 
+@pytest.mark.nightly
 def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None:
     with (
         ScriptedUpstream(default="Hi.") as upstream,
@@ -117,6 +119,7 @@ def test_new_connections_go_to_the_worker_that_has_fewer(tmp_path: Path) -> None
         assert lead < 2
 
 
+@pytest.mark.nightly
 @needs_bubblewrap
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two cores are shared out")
 def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_like(
@@ -178,6 +181,7 @@ def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> 
         assert counted in one.metrics()
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_has_no_open_requests_and_what_it_had_counted_counts(
     tmp_path: Path,
 ) -> None:
@@ -210,6 +214,7 @@ def test_requests_beyond_what_all_workers_serve_together_are_refused(tmp_path: P
         opened.enter_context(one.stream(second))
 
 
+@pytest.mark.nightly
 def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_path: Path) -> None:
     """Whose place is that of a worker which is killed gives it up."""
     with (
@@ -225,6 +230,7 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
         one.process.wait_until(lambda: len(upstream.requests) == 2)
 
 
+@pytest.mark.nightly
 @needs_bubblewrap
 def test_kernels_of_programs_are_counted_by_all_workers_together(tmp_path: Path) -> None:
     """Each had as many as `max_kernels`. That of a worker which is killed counts no more."""
@@ -248,6 +254,7 @@ def test_kernels_of_programs_are_counted_by_all_workers_together(tmp_path: Path)
         assert status() == 200
 
 
+@pytest.mark.nightly
 def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: Path) -> None:
     options = ("--breaker-failures", "1", "--breaker-seconds", "600", "--upstream-retries", "0")
     with (
@@ -264,6 +271,7 @@ def test_an_upstream_that_is_down_for_one_worker_is_left_alone_by_all(tmp_path: 
         assert len(upstream.requests) == 1
 
 
+@pytest.mark.nightly
 @needs_bubblewrap
 def test_kernels_outlive_all_workers_and_nothing_outlives_the_end(tmp_path: Path) -> None:
     with ScriptedUpstream() as upstream, two_workers(upstream, tmp_path) as one:
