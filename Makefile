@@ -245,7 +245,7 @@ test-faults: $(TESTABLE) system-packages ## test how clients see failures around
 	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
 # What CI leaves out, but for one test of each.
-NIGHTLY := test-scale test-gateway test-enterprise-gateway test-docker test-image test-pythons test-mcp test-agents-all \
+NIGHTLY := test-live test-scale test-gateway test-enterprise-gateway test-docker test-image test-pythons test-mcp test-agents-all \
     test-frameworks test-faults test-nightly test-deploy test-browser docs audit soak fuzz
 
 .PHONY: nightly
@@ -261,8 +261,9 @@ smoke: $(TESTABLE) ## run one test of each suite that runs whole each night, wit
 	@$(MAKE) test-faults ARGS="--slice 40"
 	@$(MAKE) test-agents AGENTS_SLICE=codex ARGS="--slice 12"
 	@$(MAKE) test-scale ARGS="-k a_program_goes_on"
+	@$(MAKE) test-live ARGS="--slice 4"
 	@for version in $(PYTHONS); do for python in $(installed_pythons); do \
-	    echo "== Python $$version"; "$$python" -W error -m compileall -q -f app.py emulator sandbox || exit 1; break; \
+	    echo "== Python $$version"; "$$python" -W error -m compileall -q app.py emulator sandbox || exit 1; break; \
 	done; done
 
 .PHONY: test-nightly

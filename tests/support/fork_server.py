@@ -11,6 +11,7 @@ the start itself, and of several workers (their metrics are configured before th
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import select
@@ -103,6 +104,8 @@ def _serve(listener: socket.socket) -> list[str]:
     import emulator.web.app
     import emulator.web.server.master  # noqa: F401
 
+    gc.collect()
+    gc.freeze()  # or the collector of each fork copies the pages of all modules
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need not be waited for
     while True:
         if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
