@@ -159,15 +159,15 @@ class Kernels:
         client finds one (dynamic thresholds: Choudhury and Hahne, 1998). Without keys all clients are one.
         """
         with self._lock:
-            held = self._held(container.memory_limit)
-            own, free = held[container.client], self._settings.max_kernels - held.total()
+            counts = self._kernel_counts(container.memory_limit)
+            own, free = counts[container.client], self._settings.max_kernels - counts.total()
             if container.client and own >= max(free, 1) and not attach:
                 raise SandboxBusy(
                     "this client has its share of the kernels", "try again in a moment"
                 )
             kernel.holder = (container.client, container.memory_limit)
 
-    def _held(self, memory_limit: str) -> Counter[str]:
+    def _kernel_counts(self, memory_limit: str) -> Counter[str]:
         """The number of kernels of each client with this limit. Must be called under the lock."""
         holders = [other.holder for other in self._kernels.values() if other.holder is not None]
         return Counter(client for client, memory in holders if memory == memory_limit)
@@ -180,9 +180,9 @@ class Kernels:
         """
         since = time.monotonic() - self._settings.interpreter_idle_seconds
         with self._lock:
-            held = self._held(container.memory_limit)
-            own = held[container.client]
-            others = {client for client, number in held.items() if own == 0 or number > own + 1}
+            counts = self._kernel_counts(container.memory_limit)
+            own = counts[container.client]
+            others = {client for client, number in counts.items() if own == 0 or number > own + 1}
             holders = {(one, container.memory_limit) for one in {container.client, *others}}
             kernels = [one for one in self._kernels.values() if one.holder in holders]
         idle = [kernel for kernel in kernels if kernel.is_idle(since)]

@@ -51,8 +51,10 @@ def without_replaced(items: Sequence[Item]) -> list[Item]:
     for n, item in enumerate(items):
         if isinstance(item, CompactionItem) and summary_of(item.encrypted_content) is not None:
             last = n
-    said = [one for one in items[:last] if isinstance(one, MessageItem) and one.role != "assistant"]
-    return [*said, *items[last:]]
+    messages = [
+        one for one in items[:last] if isinstance(one, MessageItem) and one.role != "assistant"
+    ]
+    return [*messages, *items[last:]]
 
 
 def summary_of(hidden: str) -> str | None:

@@ -42,14 +42,14 @@ _OTHER_SETTINGS = ResponseRequest.model_fields.keys() - {*_Update.model_fields, 
 
 
 @dataclass(frozen=True)
-class Configuration:
+class EffectiveSettings:
     """The settings in effect for an answer."""
 
     request: ResponseRequest
     format_place: str = "text.format"
     """Where the client sent the format of the text."""
 
-    def updated(self, items: Sequence[Json], place: str) -> Configuration:
+    def updated(self, items: Sequence[Json], place: str) -> EffectiveSettings:
         """Apply the updates in ``items``. Raises `BadRequest` for a setting that no update can change."""
         configuration = self
         for n, item in enumerate(items):
@@ -57,7 +57,7 @@ class Configuration:
                 configuration = configuration._changed(item, f"{place}[{n}]")
         return configuration
 
-    def _changed(self, item: Json, place: str) -> Configuration:
+    def _changed(self, item: Json, place: str) -> EffectiveSettings:
         if fixed := sorted(_OTHER_SETTINGS & item.keys()):
             message = (
                 f"{place}.{fixed[0]} cannot be changed by a configuration_update;"
@@ -75,4 +75,4 @@ class Configuration:
             text = text.model_copy(update={"format": update.text.format})
             request = request.model_copy(update={"text": text})
             format_place = f"{place}.text.format"
-        return Configuration(request, format_place)
+        return EffectiveSettings(request, format_place)

@@ -22,7 +22,7 @@ from emulator.errors import BadRequest, EmulatorError
 from emulator.events import UpstreamAccepted, new_id
 from emulator.responses import compaction, items
 from emulator.responses.chat import at_client_place, chat_request
-from emulator.responses.configuration import Configuration
+from emulator.responses.configuration import EffectiveSettings
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
 from emulator.responses.history import messages
@@ -187,7 +187,7 @@ class ResponseFront:
         ]
         check_approvals(history, input_items)
         configuration = (
-            Configuration(request)
+            EffectiveSettings(request)
             .updated(history, "previous_response")
             .updated(input_items, "input")
         )
