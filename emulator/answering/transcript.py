@@ -10,11 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from emulator.answering.constrained.reply import write_reply
 from emulator.answering.python_calls import fenced, summarize_call, write_call
@@ -28,7 +28,6 @@ _PROMPTS = Environment(
     undefined=StrictUndefined,
     autoescape=False,  # noqa: S701  # (the reader is a model, not a browser)
     keep_trailing_newline=False,
-    auto_reload=False,  # or each rendering looks at the file's time
 )
 _PROMPTS.filters["fenced"] = fenced
 _PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
@@ -57,7 +56,14 @@ class RenderedResult:
 
 def render(template: str, **values: Any) -> str:
     """Render a template from prompts/."""
-    return _PROMPTS.get_template(template).render(**values)
+    return _template(template).render(**values)
+
+
+@cache  # the environment would look at the file's time for each rendering
+def _template(name: str) -> Template:
+    template = _PROMPTS.get_template(name)
+    template.globals = dict(template.globals)  # each rendering copies it, a ChainMap slowly
+    return template
 
 
 def transcript(
