@@ -63,9 +63,10 @@ class WrittenCall:
 
         ``parameters`` are the names of the tool's parameters. ``unfinished``: the last value goes on.
         """
-        name, values = _words(spelling), [_words(value) for value in self.values]
-        if not name:
+        name = _words(spelling)
+        if not name or name[0] not in text:
             return
+        values = [_words(value) for value in self.values]
         if unfinished and values:
             values[-1] = values[-1][:-1]  # the last word may be incomplete
         # A quotation of the beginning of so long a call is one of the call.
