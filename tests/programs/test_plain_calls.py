@@ -61,7 +61,10 @@ JSON = st.recursive(
     max_leaves=8,
 )
 CALLS = st.tuples(
-    st.sampled_from(["", "a = ", "b = "]), st.sampled_from(NAMES), st.sampled_from(["", "x="]), JSON
+    st.sampled_from(["", "a = ", "b = "]),
+    st.sampled_from(NAMES),
+    st.sampled_from(["{}", "x={}", "**{{'x': {}}}"]),
+    JSON,
 )
 
 
@@ -81,7 +84,7 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
 
     But the result of a call that ends it is not its value too.
     """
-    written = [f"{target}{name}({word}{value!r})" for target, name, word, value in calls]
+    written = [f"{target}{name}({form.format(repr(value))})" for target, name, form, value in calls]
     driver = Driver([monty], TOOLSET, order=order, one_at_a_time=alone)
     read = over_turns(Driver([Unable()], TOOLSET, order=order, one_at_a_time=alone), written)
     ran = over_turns(driver, ["pass", *written])
@@ -116,6 +119,8 @@ PLAIN = [
     "num(1)",
     "a = num(x=-1.5)\nlst(x=[None, True, (1, 'two')])",
     "num(\n    x={'a': {'b': []}},\n)",
+    "num(**{'x': 1})",
+    "num(**{'x': 1}, **{})",
 ]
 MORE = [
     "a = num(1)\nnum(a)",
@@ -128,7 +133,10 @@ MORE = [
     "num = num(1)",
     "if True:\n    num(1)",
     "num(*[1])",
-    "num(**{'x': 1})",
+    "num(**dict(x=1))",
+    "num(**{'x': 1}, **{'x': 2})",
+    "num(x=1, **{'x': 2})",
+    "num(**{1: 2})",
     "num(1 + 1)",
     "num(f'{1}')",
     "num({1, 2})",
