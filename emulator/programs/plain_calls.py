@@ -2,7 +2,7 @@
 
     office = find_place(name="office")
     send(to=["ann", "bob"], text="Lunch?")
-    send(**{"to": ["eve"], "text": "Dinner?"})
+    [send(**{"to": ["eve"], "text": "Dinner?"}), find_place(name="home")]
 
 Their calls can be read from the syntax tree, so no engine is needed: that saves about a third of the cost
 of such a request (docs/performance.md). The calls are bound, validated and ordered by `attempt`, as those
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from emulator.programs.placeholder import BATCH
 from emulator.programs.program import Program
 from emulator.programs.rewrite import RewrittenProgram
 from emulator.programs.sites import called_tool
@@ -28,18 +29,20 @@ _MAX_DEPTH = 20
 class PlainCalls:
     """A `sandbox.engine.Session` that yields the given calls one after the other and runs nothing."""
 
-    def __init__(self, calls: Sequence[Paused]) -> None:
-        self._calls = calls
+    def __init__(self, steps: Sequence[Paused], tools: Mapping[str, tuple[int, str]]) -> None:
+        """``tools``: name of a step -> the site of its display, or 0, and its tool's name."""
+        self._steps = steps
+        self._tools = tools
         self._remaining: Iterator[Paused] = iter(())
 
     @property
     def rewritten(self) -> RewrittenProgram:
         """The program unchanged: every call may get a placeholder, since no statement inspects a result."""
-        lines = {call.line: call.line for call in self._calls if call.line is not None}
-        return RewrittenProgram("", lines, {call.name: (0, call.name) for call in self._calls}, {})
+        lines = {step.line: step.line for step in self._steps if step.line is not None}
+        return RewrittenProgram("", lines, self._tools, {})
 
     def start(self, source: str) -> Step:  # noqa: ARG002  # the calls are known
-        self._remaining = iter(self._calls)
+        self._remaining = iter(self._steps)
         return next(self._remaining)
 
     def resume(self, *results: JSON) -> Step:  # noqa: ARG002  # no statement uses the result
@@ -52,34 +55,47 @@ class PlainCalls:
 
 def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
     """The calls of ``program``. Returns None unless the program consists only of calls with literal
-    arguments."""
-    calls: list[Paused] = []
-    for statement in program.tree.body:
-        if (call := _tool_call(statement, tools)) is None:
+    arguments, and of lists of such calls."""
+    steps: list[Paused] = []
+    called: dict[str, tuple[int, str]] = {}
+    for place, statement in enumerate(program.tree.body, 1):
+        calls = _tool_calls(statement, tools)
+        if not calls:
             return None
-        name, node = call
-        try:
-            args = tuple(_literal(argument) for argument in node.args)
-            kwargs = _keywords(node)
-        except _NotLiteral:
-            return None
-        calls.append(Paused(name, args, kwargs, statement.lineno))
-    return PlainCalls(calls) if calls else None
+        site = place if len(calls) > 1 else 0
+        if site:
+            steps.append(Paused(BATCH, (site,)))
+        for tool, node in calls:
+            try:
+                args = tuple(_literal(argument) for argument in node.args)
+                kwargs = _keywords(node)
+            except _NotLiteral:
+                return None
+            name = f"{tool} {site}"
+            called[name] = (site, tool)
+            steps.append(Paused(name, args, kwargs, statement.lineno))
+    return PlainCalls(steps, called) if steps else None
 
 
-def _tool_call(statement: ast.stmt, tools: Collection[str]) -> tuple[str, ast.Call] | None:
-    """The call of a tool, awaited or not, that is a whole statement or the value of an assignment to one
-    variable."""
+def _tool_calls(statement: ast.stmt, tools: Collection[str]) -> list[tuple[str, ast.Call]]:
+    """The calls of tools, awaited or not, that make up a statement, or what it assigns to one variable:
+    one call, or those of a display. Returns an empty list for any other statement."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=target)], value=value) if target not in tools:
             pass
         case ast.Expr(value=value):
             pass
         case _:
-            return None
-    value = value.value if isinstance(value, ast.Await) else value
-    name = called_tool(value, tools)
-    return (name, value) if name and isinstance(value, ast.Call) else None
+            return []
+    nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    calls: list[tuple[str, ast.Call]] = []
+    for node in nodes:
+        call = node.value if isinstance(node, ast.Await) else node
+        name = called_tool(call, tools)
+        if not name or not isinstance(call, ast.Call):
+            return []
+        calls.append((name, call))
+    return calls
 
 
 class _NotLiteral(Exception):

@@ -73,18 +73,23 @@ CALLS = st.tuples(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
-    calls=st.lists(CALLS, min_size=1, max_size=4),
+    calls=st.lists(CALLS | st.lists(CALLS, min_size=1, max_size=3), min_size=1, max_size=4),
     order=st.sampled_from(get_args(Order)),
     alone=st.booleans(),
 )
 def test_over_turns_the_same_comes_out_as_from_an_engine(
-    monty: Engine, calls: list[tuple[str, str, str, Any]], order: Order, alone: bool
+    monty: Engine, calls: list[Any], order: Order, alone: bool
 ) -> None:
     """``pass`` is no call: with it in front, an engine runs the same program.
 
     But the result of a call that ends it is not its value too.
     """
-    written = [f"{target}{name}({form.format(repr(value))})" for target, name, form, value in calls]
+    written = [
+        f"[{', '.join(text for _, text in map(call_text, one))}]"
+        if isinstance(one, list)
+        else "".join(call_text(one))
+        for one in calls
+    ]
     driver = Driver([monty], TOOLSET, order=order, one_at_a_time=alone)
     read = over_turns(Driver([Unable()], TOOLSET, order=order, one_at_a_time=alone), written)
     ran = over_turns(driver, ["pass", *written])
@@ -94,6 +99,12 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
         )
         for one in ran
     ]
+
+
+def call_text(call: tuple[str, str, str, Any]) -> tuple[str, str]:
+    """The start of an assignment, or nothing, and the call."""
+    target, name, form, value = call
+    return target, f"{name}({form.format(repr(value))})"
 
 
 def over_turns(driver: Driver, statements: list[str]) -> list[Outcome]:
@@ -121,13 +132,20 @@ PLAIN = [
     "num(\n    x={'a': {'b': []}},\n)",
     "num(**{'x': 1})",
     "num(**{'x': 1}, **{})",
+    "[num(1), num(2)]",
+    "xs = num(1), await num(2)",
 ]
 MORE = [
     "a = num(1)\nnum(a)",
     "print(num(1))",
     "a = num(1)\na",
     "num(1)['n']",
-    "[num(1), num(2)]",
+    "[num(1), [num(2)]]",
+    "[num(1), 2]",
+    "[*num(1)]",
+    "{num(1), num(2)}",
+    "[num(x) for x in (1, 2)]",
+    "[]",
     "a = b = num(1)",
     "a, b = num(1)",
     "num = num(1)",
