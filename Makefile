@@ -116,7 +116,7 @@ SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_esc
     tests/programs/test_restart.py tests/programs/test_random_law.py tests/web/routes/test_openapi.py tests/web/routes/test_sessions.py
 
 .PHONY: check
-check: lint ## run before a commit: lint, and every third of the tests that start no servers (5 minutes)
+check: lint ## run before a commit: lint, and every third of the tests that start no servers (3 minutes)
 	@exec $(MAKE) test TEST_PROCESSES=3 ARGS="--slice 3" TESTS="not slow and " \
 	    ELSEWHERE="$(ELSEWHERE) $(SLOW_FOLDERS:%=--ignore=%)"
 
