@@ -96,7 +96,7 @@ def service(machine: Shell, port: int, model: ScriptedUpstream) -> Shell:
     machine(f"mkdir {drop_in} && printf '[Service]\n{lines}\n' > {drop_in}/test.conf")
     index = os.environ["BUILD_INDEX_URL"]
     page = commands().replace(":8001/", f":{port}/")
-    page = page.replace("curl -s", "curl -s --retry 30 --retry-connrefused --retry-delay 1")
+    page = page.replace("curl -sS", "curl -sS --retry 30 --retry-connrefused --retry-delay 1")
     machine(page, PIP_INDEX_URL=index, UPSTREAM_KEY="a-key-of-the-upstream")
     return machine
 
