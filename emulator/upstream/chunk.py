@@ -279,9 +279,15 @@ def _are_tokens(tokens: Any) -> bool:
         type(token) is dict
         and type(token.get("token")) is str
         and type(token.get("logprob")) in (int, float)
-        and type(token.get("bytes", [])) in (list, type(None))
+        and _are_bytes(token.get("bytes"))
         and _are_tokens(token.get("top_logprobs", []))
         for token in tokens
+    )
+
+
+def _are_bytes(numbers: Any) -> bool:
+    return numbers is None or (
+        type(numbers) is list and all(type(number) is int for number in numbers)
     )
 
 

@@ -117,6 +117,12 @@ TEXTS: dict[str, tuple[list[Any] | bytes, Outcome]] = {
         HELLO,
     ),
     "log probabilities that are none": ([chunk({"content": "Hello!"}, "stop", logprobs=[1])], HELLO),
+    "log probabilities of no bytes": (
+        [chunk({"content": "Hello!"}, "stop", logprobs={
+            "content": [{"token": "Hello!", "logprob": -1, "bytes": [None]}]
+        })],
+        HELLO,
+    ),
     "log probabilities without alternatives": (
         [chunk({"content": "Hello!"}, "stop", logprobs={"content": [{"token": "Hello!", "logprob": -1}]})],
         HELLO,
