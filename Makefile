@@ -244,7 +244,7 @@ test-frameworks: $(TESTABLE) $(SUPPLY) ## test all agent frameworks -> docs/comp
 test-faults: $(TESTABLE) system-packages ## test how clients see failures around the proxy: docs/reliability.md
 	@$(PY) -m pytest -m faults tests/web $(ARGS)
 
-# What CI leaves out, but for one test of each.
+# What CI leaves out, but for what `smoke` runs. MCP servers, links and deploy/ are also in `test` and `lint`.
 NIGHTLY := test-live test-scale test-gateway test-enterprise-gateway test-docker test-image test-pythons test-mcp test-agents-all \
     test-frameworks test-faults test-nightly test-deploy test-browser docs audit soak fuzz
 
@@ -255,7 +255,7 @@ nightly: ## run every target that CI leaves out (nightly.yml runs them on machin
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 .PHONY: smoke
-smoke: $(TESTABLE) ## run one test of each suite that runs whole each night, with its real programs
+smoke: $(TESTABLE) ## run one test or two of each of six nightly suites, with their real programs
 	@$(MAKE) test-gateway ARGS="-k a_program_pauses"
 	@$(MAKE) test-docker ARGS="-k a_session_leaves_no_container"
 	@$(MAKE) test-faults ARGS="--slice 40"

@@ -1,4 +1,4 @@
-"""Start `python app.py` as a fork of a process that has imported the proxy, the slow part.
+"""Start `python app.py` as a fork of a process that has imported the proxy: the import is slow.
 
     tests ── a connection for each process ──►  fork server ── fork ──►  keeper ── fork ──►  app.py
           ◄── its id, then its exit status ─────────────────────────────┘
