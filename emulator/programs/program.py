@@ -12,7 +12,7 @@ from emulator.cached_property import cached_property
 from emulator.events import ToolKind
 from emulator.programs.failures import Failure
 from emulator.reading.diagnostics import Diagnostic
-from emulator.reading.readers import Statement
+from emulator.reading.readers import LiteralCall, Statement
 from sandbox.parsing import parse
 
 
@@ -38,6 +38,12 @@ class Program:
                 break
             earlier.append(statement)
         return Program(tuple(earlier))
+
+    @cached_property
+    def calls(self) -> tuple[LiteralCall, ...] | None:
+        """The statements if each is a call that needs no parsing, in line order; otherwise None."""
+        calls = tuple(one.call for one in self.statements if one.call is not None)
+        return calls if len(calls) == len(self.statements) else None
 
     @cached_property
     def tree(self) -> ast.Module:

@@ -24,6 +24,8 @@ _BUILTINS = frozenset(dir(builtins))
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """The errors in the calls of ``program``, in line order."""
+    if _calls_only_tools(program, toolset):
+        return []
     found = [unknown.diagnostic for unknown in unknown_calls(program, toolset)]
     for node in walk(program.tree):
         if len(found) >= MAX_DIAGNOSTICS:
@@ -48,6 +50,8 @@ class UnknownCall:
 
 def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
     """The calls of functions that do not exist."""
+    if _calls_only_tools(program, toolset):
+        return []
     nodes = list(walk(program.tree))
     bound = (name for node in nodes for name in (*bound_names(node), *imported_names(node)))
     defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}
@@ -59,6 +63,12 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
         and node.func.id not in defined
     )
     return list(islice(unknown, MAX_DIAGNOSTICS))
+
+
+def _calls_only_tools(program: Program, toolset: Toolset) -> bool:
+    """Return True if the program consists of literal calls of tools: `Toolset.bind` checks their arguments."""
+    calls = program.calls
+    return calls is not None and all(call.name in toolset.names for call in calls)
 
 
 def _argument_errors(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from emulator.command_tools import COMMAND_PARAMETERS
-from emulator.reading.statements import Statement, unreadable
+from emulator.reading.statements import LiteralCall, Statement, unreadable
 from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import literal
 
@@ -155,11 +155,11 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
         raise unreadable(f"no function is called {name!r}", line=line)
     match _parse_arguments(arguments):
         case None:
-            source = f"{python_name}()"
+            call = LiteralCall(python_name)
         case dict(mapping):
-            source = f"{python_name}(**{mapping!r})" if mapping else f"{python_name}()"
+            call = LiteralCall(python_name, kwargs=mapping)
         case list(items):
-            source = f"{python_name}({', '.join(map(repr, items))})"
+            call = LiteralCall(python_name, items)
         case str(text) if text.lstrip()[:1] in ("{", "["):
             raise unreadable(
                 f"the arguments of {name} are not valid JSON",
@@ -168,10 +168,11 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
                 hint='write them as an object: {"argument": value}',
             )
         case scalar:
-            source = f"{python_name}({scalar!r})"
+            call = LiteralCall(python_name, [scalar])
+    source = call.source
     if _HALF.search(source):
         raise unreadable(HALF, line=line, hint="write the whole character, or both of its escapes")
-    return Statement(source, line)
+    return Statement(source, line, call=call)
 
 
 HALF = "a string contains half of a surrogate pair, which is not a character"

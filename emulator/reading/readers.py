@@ -22,11 +22,12 @@ from emulator.reading.markup_reader import read_markup
 from emulator.reading.openings import EXAMPLE
 from emulator.reading.python_reader import PythonReader
 from emulator.reading.python_syntax import calls_tool, used_tools, uses_tool
-from emulator.reading.statements import Statement, Unreadable
+from emulator.reading.statements import LiteralCall, Statement, Unreadable
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 __all__ = [
     "READERS",
+    "LiteralCall",
     "Reader",
     "Statement",
     "Unreadable",

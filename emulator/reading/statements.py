@@ -4,8 +4,9 @@ dialect."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from emulator.reading.diagnostics import Diagnostic, render
 
@@ -16,12 +17,29 @@ MAX_STATEMENTS = 5000
 
 
 @dataclass(frozen=True)
+class LiteralCall:
+    """A call as a reader of JSON or tags has it: the Python name, and the values of its arguments. Read-only."""
+
+    name: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The call in Python, on one line: ``f(**{'city': 'Oslo'})``."""
+        arguments = [repr(value) for value in self.args]
+        arguments += [f"**{dict(self.kwargs)!r}"] if self.kwargs else []
+        return f"{self.name}({', '.join(arguments)})"
+
+
+@dataclass(frozen=True)
 class Statement:
     """One top-level statement: valid Python that calls the stubs by name; `line` is 1-based in the
     block.
 
     `original` is the statement as the model wrote it and `tree` its syntax tree, if the reader
-    provides them.
+    provides them. `call` is the whole statement if the model wrote the call in another syntax:
+    then nothing needs to parse `source`.
     """
 
     source: str
@@ -29,6 +47,7 @@ class Statement:
     original: str = field(default="", compare=False)
     tree: ast.stmt | None = field(default=None, compare=False, repr=False)
     """Read-only. Its line numbers do not refer to the block."""
+    call: LiteralCall | None = field(default=None, compare=False, repr=False)
 
 
 class Unreadable(Exception):
