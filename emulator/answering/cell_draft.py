@@ -253,7 +253,8 @@ class CellDraft:
         """Return True if a block consists only of calls that code cannot make."""
         direct = {tool.python_name for tool in self._toolset.tools if tool.is_direct_only}
         try:
-            return bool(direct) and plain_calls(Program((Statement(text, 1),)), direct) is not None
+            program = Program((Statement(text, 1),))
+            return bool(direct) and plain_calls(program, direct, with_output=True) is not None
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
 

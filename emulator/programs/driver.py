@@ -70,7 +70,9 @@ class Driver:
 
         Raises `ProgramRejected`, `ReplayDiverged`, and sandbox errors that are not the program's fault.
         """
-        if (calls := plain_calls(program, self.toolset.names)) is not None:
+        has_results = any(one.known for one in recorded)
+        calls = plain_calls(program, self.toolset.names, with_output=has_results)
+        if calls is not None:
             _PLAIN_RUNS.inc()
             rules = replace(self._rules, is_plain=True)
             return Attempt(rules, program, calls.rewritten, recorded).drive(calls)

@@ -1,12 +1,17 @@
-"""Read programs that consist only of calls with literal arguments, as most programs of models do.
+"""Read programs that consist only of calls with literal arguments and of prints, as most programs of models do.
 
     office = find_place(name="office")
     send(to=["ann", "bob"], text="Lunch?")
     [send(**{"to": ["eve"], "text": "Dinner?"}), find_place(name="home")]
+    print("Sent:", office["address"])
 
-Their calls can be read from the syntax tree, so no engine is needed: that saves about a third of the cost
-of such a request (docs/performance.md). The calls are bound, validated and ordered by `attempt`, as those
-of any program.
+Their calls can be read without an engine: that saves about a third of the cost of such a request
+(docs/performance.md). The calls are bound, validated and ordered by `attempt`, as those of any program.
+
+A print has no effect on calls if evaluating its values cannot raise: texts, results, and texts that contain
+results (``f"{office}"``). Any part of a result (``office["address"]``) is unknown until the result arrives: there
+every run stops, so no call may follow. What such a program prints is an engine's task: once a result is known,
+a program with prints is not read here.
 """
 
 from __future__ import annotations
@@ -16,14 +21,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from emulator.programs.placeholder import BATCH
+from emulator.programs.placeholder import BATCH, WAIT
 from emulator.programs.program import Program
 from emulator.programs.rewrite import RewrittenProgram
 from emulator.programs.sites import called_tool
 from sandbox.engine import JSON, Finished, Paused, Step
-
-_MAX_DEPTH = 20
-"""Of lists and dicts in an argument."""
 
 
 class PlainCalls:
@@ -37,7 +39,7 @@ class PlainCalls:
 
     @property
     def rewritten(self) -> RewrittenProgram:
-        """The program unchanged: every call may get a placeholder, since no statement inspects a result."""
+        """The program unchanged: every call may get a placeholder, since no call depends on a result."""
         lines = {step.line: step.line for step in self._steps if step.line is not None}
         return RewrittenProgram("", lines, self._tools, {})
 
@@ -45,7 +47,7 @@ class PlainCalls:
         self._remaining = iter(self._steps)
         return next(self._remaining)
 
-    def resume(self, *results: JSON) -> Step:  # noqa: ARG002  # no statement uses the result
+    def resume(self, *results: JSON) -> Step:  # noqa: ARG002  # no call uses the result
         # No value, even if the last statement is a call: its result is shown as a result.
         return next(self._remaining, None) or Finished()
 
@@ -53,71 +55,144 @@ class PlainCalls:
         """Nothing runs."""
 
 
-def plain_calls(program: Program, tools: Collection[str]) -> PlainCalls | None:
-    """The calls of ``program``. Returns None unless the program consists only of calls with literal
-    arguments, and of lists of such calls."""
-    steps: list[Paused] = []
-    called: dict[str, tuple[int, str]] = {}
-    for place, statement in enumerate(program.tree.body, 1):
-        calls = _tool_calls(statement, tools)
-        if not calls:
-            return None
-        site = place if len(calls) > 1 else 0
+def plain_calls(
+    program: Program, tools: Collection[str], *, with_output: bool = False
+) -> PlainCalls | None:
+    """The calls of ``program``. Returns None unless the program consists only of literal calls, lists of
+    such calls, and prints.
+
+    ``with_output``: the program's output is needed, so it may not print.
+    """
+    reading = _Reading(tools)
+    try:
+        if program.calls is not None:
+            for line, call in enumerate(program.calls, 1):
+                reading.call(call.name, call.args, call.kwargs, line)
+        else:
+            for statement in program.tree.body:
+                reading.statement(statement)
+    except (_NotPlain, RecursionError):
+        return None
+    if not reading.called or (with_output and reading.prints):
+        return None
+    return PlainCalls(reading.steps, reading.called)
+
+
+class _NotPlain(Exception):
+    """The program needs an engine."""
+
+
+class _Reading:
+    """Collects the steps of a program, statement by statement. Each method raises `_NotPlain`."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._results: dict[str, bool] = {}
+        """Variable -> True if it is one result, False if it is a list of results."""
+        self._stopped = False
+        """A print needs a result: no call may follow."""
+        self._line = 0
+        self.prints = False
+        self.steps: list[Paused] = []
+        self.called: dict[str, tuple[int, str]] = {}
+
+    def statement(self, statement: ast.stmt) -> None:
+        self._line = statement.lineno
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=values, keywords=[])) if (
+                "print" not in self._tools and "print" not in self._results
+            ):
+                self.prints = True
+                for value in values:
+                    self._printed(value)
+            case ast.Expr(value=ast.Name() | ast.Subscript() | ast.Attribute() as value):
+                self.prints = True
+                self._printed(value)
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if (
+                target not in self._tools
+            ):
+                self._calls(value)
+                self._results[target] = not isinstance(value, ast.List | ast.Tuple)
+            case ast.Expr(value=value):
+                self._calls(value)
+            case _:
+                raise _NotPlain
+
+    def call(
+        self, tool: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int, site: int = 0
+    ) -> None:
+        if self._stopped or tool not in self._tools:
+            raise _NotPlain
+        name = f"{tool} {site}"
+        self.called[name] = (site, tool)
+        self.steps.append(Paused(name, tuple(args), kwargs, line))
+
+    def _calls(self, value: ast.expr) -> None:
+        """One call of a tool, awaited or not, or a display of such calls."""
+        nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        if not nodes:
+            raise _NotPlain
+        site = len(self.steps) + 1 if len(nodes) > 1 else 0
         if site:
-            steps.append(Paused(BATCH, (site,)))
-        for tool, node in calls:
-            try:
-                args = tuple(_literal(argument) for argument in node.args)
-                kwargs = _keywords(node)
-            except _NotLiteral:
-                return None
-            name = f"{tool} {site}"
-            called[name] = (site, tool)
-            steps.append(Paused(name, args, kwargs, statement.lineno))
-    return PlainCalls(steps, called) if steps else None
+            self.steps.append(Paused(BATCH, (site,)))
+        for node in nodes:
+            call = node.value if isinstance(node, ast.Await) else node
+            name = called_tool(call, self._tools)
+            if not name or not isinstance(call, ast.Call):
+                raise _NotPlain
+            self.call(name, [*map(_literal, call.args)], _keywords(call), self._line, site)
 
+    def _printed(self, value: ast.expr) -> None:
+        match value:
+            case ast.Constant(value=str()):
+                _literal(value)
+            case ast.Name(id=name) if name in self._results:
+                pass
+            case ast.JoinedStr(values=parts):
+                for part in parts:
+                    self._printed(part)
+            case ast.FormattedValue(value=part, format_spec=form) if not form or self._is_part(
+                part
+            ):
+                self._printed(part)
+            case _ if self._is_part(value):
+                if not self._stopped:
+                    self.steps.append(Paused(WAIT))
+                self._stopped = True
+            case _:
+                self._calls(value)
 
-def _tool_calls(statement: ast.stmt, tools: Collection[str]) -> list[tuple[str, ast.Call]]:
-    """The calls of tools, awaited or not, that make up a statement, or what it assigns to one variable:
-    one call, or those of a display. Returns an empty list for any other statement."""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=target)], value=value) if target not in tools:
-            pass
-        case ast.Expr(value=value):
-            pass
-        case _:
-            return []
-    nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-    calls: list[tuple[str, ast.Call]] = []
-    for node in nodes:
-        call = node.value if isinstance(node, ast.Await) else node
-        name = called_tool(call, tools)
-        if not name or not isinstance(call, ast.Call):
-            return []
-        calls.append((name, call))
-    return calls
-
-
-class _NotLiteral(Exception):
-    """The expression is no literal of a JSON value."""
+    def _is_part(self, value: ast.expr) -> bool:
+        """Return True for an item, an attribute or a method of a result, and of another part."""
+        match value:
+            case ast.Subscript(value=whole, slice=ast.Constant()) | ast.Attribute(value=whole):
+                return self._is_part(whole) or (
+                    isinstance(whole, ast.Name) and self._results.get(whole.id, False)
+                )
+            case ast.Call(func=ast.Attribute() as method, args=args):
+                for argument in args:
+                    _literal(argument)
+                _keywords(value)
+                return self._is_part(method)
+        return False
 
 
 def _keywords(call: ast.Call) -> dict[str, Any]:
-    """The keyword arguments, also those in a literal ``**{...}``. Raises `_NotLiteral`, also for one that is
+    """The keyword arguments, also those in a literal ``**{...}``. Raises `_NotPlain`, also for one that is
     given twice."""
     arguments: dict[str, Any] = {}
     for word in call.keywords:
         if word.arg is None and not isinstance(word.value, ast.Dict):
-            raise _NotLiteral
+            raise _NotPlain
         value = _literal(word.value)
         pairs = value if word.arg is None else {word.arg: value}
         if arguments.keys() & pairs.keys():
-            raise _NotLiteral
+            raise _NotPlain
         arguments |= pairs
     return arguments
 
 
-def _literal(node: ast.expr, depth: int = 0) -> Any:
+def _literal(node: ast.expr) -> Any:
     """The value of a literal, as engines return it: a tuple becomes a list."""
     match node:
         case ast.Constant(value=None | bool() | int()):
@@ -130,17 +205,17 @@ def _literal(node: ast.expr, depth: int = 0) -> Any:
             math.isfinite(number) and not isinstance(number, bool)
         ):
             return -number
-        case ast.List(elts=items) | ast.Tuple(elts=items) if depth < _MAX_DEPTH:
-            return [_literal(item, depth + 1) for item in items]
-        case ast.Dict(keys=keys, values=values) if depth < _MAX_DEPTH:
-            return {_key(k): _literal(v, depth + 1) for k, v in zip(keys, values, strict=True)}
-    raise _NotLiteral
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_literal(item) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            return {_key(k): _literal(v) for k, v in zip(keys, values, strict=True)}
+    raise _NotPlain
 
 
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return str(_literal(node))
-    raise _NotLiteral
+    raise _NotPlain
 
 
 def _has_surrogate(text: str) -> bool:

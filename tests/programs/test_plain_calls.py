@@ -80,24 +80,62 @@ CALLS = st.tuples(
 def test_over_turns_the_same_comes_out_as_from_an_engine(
     monty: Engine, calls: list[Any], order: Order, alone: bool
 ) -> None:
-    """``pass`` is no call: with it in front, an engine runs the same program.
-
-    But the result of a call that ends it is not its value too.
-    """
+    """But the result of a call that ends the program is not its value too."""
     written = [
         f"[{', '.join(text for _, text in map(call_text, one))}]"
         if isinstance(one, list)
         else "".join(call_text(one))
         for one in calls
     ]
+    read, ran = (
+        Driver([engine], TOOLSET, order=order, one_at_a_time=alone) for engine in (Unable(), monty)
+    )
+    assert over_turns(read, written) == engine_outcomes(ran, written)
+
+
+PRINTED = [
+    *(
+        "{}",
+        "f'{{{}}} and {{{}!r}}'",
+        "'a', {}",
+        "num(1), num(2)",
+        "f'{{num(x=1)}}'",
+        "[num(1), num(2)]",
+    ),
+    *("{}['n']", "{}.get('n', 0)", "{}['xs'][0], {}", "f'{{{}[\"n\"]:3}}'"),
+]
+"""What a print may print; ``{}`` is a variable."""
+
+
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    lines=st.lists(st.tuples(st.booleans(), CALLS, st.sampled_from(PRINTED)), max_size=5),
+    order=st.sampled_from(get_args(Order)),
+    alone=st.booleans(),
+)
+def test_calls_leave_before_a_print_as_from_an_engine(
+    monty: Engine, lines: list[Any], order: Order, alone: bool
+) -> None:
+    """Once results are known, an engine runs the program for what it prints."""
+    written = ["r = rec(1)"]
+    for is_call, call, value in lines:
+        printed = value.format("r", "r")
+        written.append("".join(call_text(call)) if is_call else f"print({printed})")
     driver = Driver([monty], TOOLSET, order=order, one_at_a_time=alone)
-    read = over_turns(Driver([Unable()], TOOLSET, order=order, one_at_a_time=alone), written)
-    ran = over_turns(driver, ["pass", *written])
-    assert read == [
+    read = [replace(one, value=None) for one in over_turns(driver, written)]
+    assert read == engine_outcomes(driver, written)
+
+
+def engine_outcomes(driver: Driver, statements: list[str]) -> list[Outcome]:
+    """What an engine makes of a program. It runs programs with ``pass``, which changes nothing."""
+    return [
         replace(
             one, call_sites=tuple((line - 1, name) for line, name in one.call_sites), value=None
         )
-        for one in ran
+        for one in over_turns(driver, ["pass", *statements])
     ]
 
 
@@ -134,12 +172,29 @@ PLAIN = [
     "num(**{'x': 1}, **{})",
     "[num(1), num(2)]",
     "xs = num(1), await num(2)",
+    "a = num(1)\na",
+    "print(num(1))",
+    "print('-')\na = num(1)\nprint(a, f'{a!r}: {a}')\nnum(2)",
+    "a = num(1)\nprint(a['n'][0].x, a.get('n', default=0))",
+    "a = num(1)\nprint(f\"{a['n']:>{'x'}}\")\na.b",
 ]
 MORE = [
     "a = num(1)\nnum(a)",
-    "print(num(1))",
-    "a = num(1)\na",
     "num(1)['n']",
+    "print('a')",
+    "a\na = num(1)",
+    "a = num(1)\nprint(b)",
+    "a = num(1)\nprint(a, sep='')",
+    "a = num(1)\nprint(*a)",
+    "a = num(1)\nprint(a + 1)",
+    "a = num(1)\nprint(len(a))",
+    "a = num(1)\nprint(a[b])",
+    "a = num(1)\nprint(a.get(b))",
+    "a = num(1)\nprint(f'{a:d}')",
+    "a = [num(1)]\nprint(a[0])",
+    "a = num(1)\nprint(a['n'])\nnum(2)",
+    "a = num(1)\nprint(a['n'], num(2))",
+    "print = num(1)\nprint('a')",
     "[num(1), [num(2)]]",
     "[num(1), 2]",
     "[*num(1)]",
@@ -166,7 +221,6 @@ MORE = [
     "num(1e999)",
     "num(...)",
     "num('\\ud800')",
-    f"num({'[' * 30}{']' * 30})",
     "pass",
 ]
 
