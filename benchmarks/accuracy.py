@@ -132,7 +132,7 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
                 grammar=constrained,
                 store=":memory:",
                 files_dir=":temporary:",
-                warm_kernels=0,
+                ,
             )
             app = create_app(settings)
             running.callback(app.extensions["emulator"].close)

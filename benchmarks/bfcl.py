@@ -136,7 +136,7 @@ def bench() -> Iterator[Bench]:
             base_url=upstream.base_url,
             profile="default",
             repair_attempts=0,
-            warm_kernels=0,
+            ,
             store=":memory:",
             files_dir=":temporary:",
         )

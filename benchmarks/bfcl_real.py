@@ -239,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure("error")
     today = parsers()
     of_2024 = parsers_of_2024(options.parsers_of_2024) if options.parsers_of_2024 else {}
-    [engine, *_] = open_engines(Settings(base_url="http://unused", engines=("monty",)))
+    [engine, *_] = open_engines(Settings(base_url="http://unused", ))
     try:
         scores = measure(engine, options.replies, today | of_2024, options.every)
     finally:

@@ -121,7 +121,7 @@ def settings(upstream: ScriptedUpstream) -> Iterator[Settings]:
             base_url=upstream.base_url,
             store=f"{folder}/programs.sqlite",
             files_dir=":temporary:",
-            warm_kernels=0,
+            ,
             mcp={"web": command | {"env": {"PYTHONPATH": str(DOCS.parent)}}},
         )
 

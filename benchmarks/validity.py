@@ -123,7 +123,7 @@ def proxies(model_url: str, only: Iterable[str]) -> Iterator[dict[str, openai.Op
                 base_url=model_url,
                 store=":memory:",
                 files_dir=":temporary:",
-                warm_kernels=0,
+                ,
                 repair_attempts=0,
                 **fields,
             )

@@ -1,26 +1,28 @@
-"""`python app.py doctor`: which engines and fences work on this machine, and how to repair the others.
+"""`python app.py doctor`: which sandboxes and fences work on this machine, and how to repair the others.
 
-Runs the probes of `sandbox.checks` for the engines and the sandbox that the settings name.
+Runs the probes of the program server, and those of `sandbox.checks` for the kernels' sandbox in the settings.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 
 from emulator.engines import place_options
 from emulator.redaction import redactor
 from emulator.settings import Settings
 from sandbox import checks
+from sandbox.engine import Limits
+from sandbox.programs.server import ProgramServer
 from sandbox.report import Check, render
 
 
 def examine(settings: Settings) -> list[Check]:
-    """Check each engine that the settings name, and each fence of the configured sandbox."""
-    found = [checks.check_monty()] if "monty" in settings.engines else []
-    if "kernel" in settings.engines:
-        found += checks.check_place(settings.sandbox, place_options(settings))
-    return found
+    """Check the program server, and each fence of the kernels' sandbox."""
+    with closing(ProgramServer(Limits())) as programs:
+        found = programs.checks()
+    return found + checks.check_place(settings.sandbox, place_options(settings))
 
 
 def main(settings: Settings, servers: Sequence[Check] = ()) -> int:

@@ -1,20 +1,20 @@
-"""Open the engines that the settings name, in their order, and log those that do not work here."""
+"""Open the sandboxes that the settings describe: the program server, and kernels for the code interpreter."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from pydantic import SecretStr
 
 from emulator.settings import Settings
-from sandbox.engine import Engine, Limits
+from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.kernel.places import PLACES
-from sandbox.pool import AcquireSlot
+from sandbox.programs.server import ProgramServer
 
 if TYPE_CHECKING:
     from sandbox.kernel.engine import KernelEngine
@@ -22,32 +22,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-PROGRAM_KERNELS = "kernels of programs"
-"""The name under which several workers count these kernels together."""
-
-
-def _monty(_: Settings, limits: Limits, __: AcquireSlot | None) -> Engine:
-    from sandbox.monty.engine import MontyEngine
-
-    return MontyEngine(limits)
-
-
-_LIBRARIES = 512 * 2**20
-"""Memory limit of a program's kernel, in bytes: importing numpy, pandas and scipy alone maps 400 MiB."""
-
-
-def _kernel(settings: Settings, limits: Limits, acquire_slot: AcquireSlot | None) -> Engine:
-    from sandbox.kernel.engine import KernelEngine
-
-    engine = KernelEngine(
-        replace(limits, memory=_LIBRARIES),
-        warm=settings.warm_kernels,
-        most=settings.max_kernels,
-        acquire_slot=acquire_slot,
-        **_place(settings),
-    )
-    engine.check()  # at start-up, when the operator sees the result; `Engine.get_ready` starts kernels
-    return engine
+@contextmanager
+def open_programs(settings: Settings) -> Iterator[ProgramServer | None]:
+    """The server that runs programs. None, with a line in the log, where programs cannot run."""
+    server = ProgramServer(Limits(seconds=settings.program_seconds))
+    try:
+        server.check()  # at start-up, when the operator sees the result
+    except SandboxUnavailable as error:
+        log.warning("programs off", reason=error.reason, fix=error.fix)
+        yield None
+        return
+    with closing(server):
+        yield server
 
 
 def _place(settings: Settings) -> dict[str, Any]:
@@ -64,12 +50,6 @@ def place_options(settings: Settings) -> dict[str, Any]:
         for option, name in PLACES[settings.sandbox].options.items()
         for value in [getattr(settings, name)]
     }
-
-
-ENGINES: dict[str, Callable[[Settings, Limits, AcquireSlot | None], Engine]] = {
-    "monty": _monty,
-    "kernel": _kernel,
-}
 
 
 PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
@@ -89,12 +69,7 @@ class InterpreterEngines:
         self._opened: dict[str, KernelEngine] = {}
 
     def __call__(self, memory_limit: str) -> KernelEngine:
-        """Raises SandboxUnavailable if kernels do not work here or are switched off."""
-        if "kernel" not in self._settings.engines:
-            raise SandboxUnavailable(
-                "the kernel engine is off",
-                "add kernel to the setting engines, or remove that setting",
-            )
+        """Raises SandboxUnavailable if kernels do not work here."""
         with self._lock:
             if memory_limit not in self._opened:
                 self._opened[memory_limit] = self._open(memory_limit)
@@ -138,22 +113,3 @@ class InterpreterEngines:
         with self._lock:
             for engine in self._opened.values():
                 engine.close()
-
-
-def open_engines(settings: Settings, acquire_slot: AcquireSlot | None = None) -> list[Engine]:
-    """Open the engines that work on this machine. Raises SandboxUnavailable if none does.
-
-    ``acquire_slot`` reserves one of the ``max_kernels`` that all worker processes share for programs.
-    """
-    limits = Limits(seconds=settings.program_seconds)
-    opened: list[Engine] = []
-    problem: SandboxUnavailable | None = None
-    for name in settings.engines:
-        try:
-            opened.append(ENGINES[name](settings, limits, acquire_slot))
-        except SandboxUnavailable as error:
-            problem = error
-            log.warning("engine off", engine=name, reason=error.reason, fix=error.fix)
-    if not opened and problem is not None:
-        raise problem
-    return opened

@@ -21,7 +21,7 @@ from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
 from emulator.answering.user_request import Request
 from emulator.answering.verdicts import UnusableReply
-from emulator.engines import open_engines
+from emulator.engines import open_programs
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
 from emulator.programs.driver import Driver
@@ -33,7 +33,7 @@ from emulator.reading.splitter import split
 from emulator.settings import Settings
 from emulator.traces import Trace, Turn
 from emulator.upstream.routes import Routes
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 QUESTION = "What the user asks."
 """The user message if the given JSON contains only tools."""
@@ -79,18 +79,18 @@ def explain(
     settings: Settings,
     request: ChatCompletionRequest,
     reply: str | None = None,
-    engines: Sequence[Engine] | None = None,
+    programs: ProgramServer | None = None,
 ) -> Explanation:
     """Show the model's prompt and, with ``reply``, how the proxy would read it. Raises `EmulatorError`.
 
-    ``engines`` run the reply's program; by default, engines are opened for this reply.
+    ``programs`` runs the reply's program; by default, a server is started for this reply.
     """
     answer_request = read_request(request, "", Routes(settings).of(request.model))
     if answer_request.interpreter is not None:
         raise BadRequest("explain covers function tools, not code_interpreter.", "tools")
     if answer_request.relayed:
         return Explanation((Section("Relayed", "No tool may be called, so nothing is emulated."),))
-    messages, fields = first_turn(answer_request, habit="python", engines=settings.engines)
+    messages, fields = first_turn(answer_request, habit="python")
     profile = answer_request.profile
     shown = [
         Section("Tools as Python", answer_request.toolset.stubs or "none"),
@@ -103,12 +103,9 @@ def explain(
     if reply is None:
         return Explanation(tuple(shown))
     with ExitStack() as running:
-        if engines is None:
-            engines = open_engines(settings.model_copy(update={"warm_kernels": 0}))
-            for engine in engines:
-                running.callback(engine.close)
+        programs = programs or running.enter_context(open_programs(settings))
         driver = Driver(
-            engines,
+            programs,
             answer_request.toolset,
             max_calls=settings.program_calls,
             order=answer_request.order,

@@ -69,14 +69,14 @@ BLOCKS = Counter(
 )
 PROGRAM_RUNS = Counter(
     "emulator_program_runs",
-    "Runs of tool programs, by engine (none: a program of calls only needs none) and outcome: ran, failed "
-    "(the program's own error), limit, or unable (another engine is tried)",
-    ["engine", "outcome"],
+    "Runs of tool programs, by outcome: read (literal calls, nothing runs), ran, failed (an error of the program, "
+    "or a limit)",
+    ["outcome"],
 )
 KERNELS = Gauge(
     "emulator_kernels",
-    "Kernels of programs and of the interpreter: waiting, in_use, and the maximum in use",
-    ["pool", "state"],
+    "Kernels of the interpreter: waiting, in_use, and the maximum in use",
+    ["state"],
     multiprocess_mode="livesum",
 )
 UPSTREAM_ERRORS = Counter(

@@ -122,8 +122,6 @@ def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
         logs.show(start_messages.stored(settings, values=values, files=files))
         model = services.reachability.model(_MODELS_SECONDS) or "any"
         logs.show(f"Try:\n\n{start_messages.first_request(settings, model)}")
-    if settings.warm_kernels:
-        services.warm_up()
     # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams.
     # Frozen objects, which live as long as the process anyway, are not visited again; the higher thresholds
     # make collections of new objects rarer.

@@ -230,28 +230,16 @@ class Settings(BaseSettings):
     sandbox: Literal["bubblewrap", "docker", "gateway", "none"] = Field(
         "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )
-    engines: Annotated[tuple[Literal["monty", "kernel"], ...], NoDecode, Split] = Field(
-        ("monty", "kernel"),
-        min_length=1,
-        description="the engines, in the order in which they are tried",
-    )
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
     program_calls: int = Field(
         128, ge=1, le=10_000, description="maximum number of tool calls in one program"
-    )
-    warm_kernels: int = Field(
-        1,
-        ge=0,
-        le=64,
-        description="kernels started in advance, after the first request with tools; 0: nothing is "
-        "prepared before the first request",
     )
     max_kernels: int = Field(
         16,
         ge=1,
         le=4096,
-        description="maximum number of container kernels in use (across all replicas with a gateway), and "
-        "as many for programs; beyond that, requests get a 503",
+        description="maximum number of container kernels in use (across all replicas with a gateway); "
+        "beyond that, requests get a 503",
     )
     docker_image: str = Field(
         "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"

@@ -11,7 +11,6 @@ from sandbox.engine import Engine, Finished, Paused
 from sandbox.errors import SandboxError, SandboxUnavailable
 from sandbox.kernel.engine import KernelEngine
 from sandbox.kernel.places import PLACES, Options
-from sandbox.monty.engine import MontyEngine
 from sandbox.report import Check
 
 _PROGRAM = "answer = ask(6, by=7)\nprint(answer)\nanswer"
@@ -19,11 +18,6 @@ _EXPECTED = [
     Paused("ask", (6,), {"by": 7}, 1),
     Finished("42\n", 42, "42"),
 ]
-
-
-def check_monty() -> Check:
-    """Test the monty engine."""
-    return check("monty", MontyEngine)
 
 
 def check_place(place: str, options: Options) -> list[Check]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 StartProxy = Callable[..., str]
 # A kernel starts when a test's program needs one, not with every proxy.
-OF_TESTS: dict[str, Any] = {"warm_kernels": 0, "store": ":memory:", "api_key": "upstream-key"}
+OF_TESTS: dict[str, Any] = {"store": ":memory:", "api_key": "upstream-key"}
 """The settings of the tests' proxies, but for addresses."""
 
 # A suite in a script's background inherits an ignored interrupt, which its processes would inherit, too.
@@ -134,23 +134,21 @@ def upstream(upstream_server: UpstreamServer) -> Iterator[ScriptedUpstream]:
 
 @pytest.fixture(scope="session")
 def open_shared_engines() -> Iterator[Callable[[Any], dict[str, Any]]]:
-    """The engines of programs and of cells, as `create_app` takes them, by what they are made of: probing the
-    sandbox for each test would cost a second."""
-    from emulator.engines import InterpreterEngines, open_engines
+    """The program server and the kernels, as `create_app` takes them, by what they are made of: starting
+    both for each test would cost a second."""
+    from emulator.engines import InterpreterEngines, open_programs
 
     with ExitStack() as running:
         opened: dict[Any, Any] = {}
 
         def open_shared(settings: Any) -> dict[str, Any]:
-            programs = ("programs", settings.engines, settings.sandbox, settings.program_seconds)
-            cells = ("cells", settings.engines, settings.sandbox, settings.interpreter_seconds)
+            programs = ("programs", settings.program_seconds)
+            cells = ("cells", settings.sandbox, settings.interpreter_seconds)
             if programs not in opened:
-                opened[programs] = open_engines(settings)
-                for engine in opened[programs]:
-                    running.callback(engine.close)
+                opened[programs] = running.enter_context(open_programs(settings))
             if cells not in opened:
                 opened[cells] = running.enter_context(closing(InterpreterEngines(settings)))
-            return {"engines": opened[programs], "kernels": opened[cells]}
+            return {"programs": opened[programs], "kernels": opened[cells]}
 
         yield open_shared
 

@@ -18,7 +18,7 @@ Knows nothing of chunks or Flask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ from emulator.programs.ended import (
     with_finished_program,
 )
 from emulator.programs.fingerprints import Fingerprints
-from emulator.programs.held_run import HeldRun
+from emulator.programs.open_run import OpenRun
 from emulator.programs.origin import Origin
 from emulator.programs.resume import ContinuedProgram, resume
 from emulator.programs.saved import SavedProgram, save
@@ -74,7 +74,8 @@ from emulator.settings import Settings
 from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.failures import CONTEXT_CODE
 from emulator.upstream.upstreams import AnswerUpstream
-from sandbox.engine import Engine, fresh_seed
+from sandbox.engine import fresh_seed
+from sandbox.programs.server import ProgramServer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +83,13 @@ class Answerer:
     """Yields the events of one choice of one request."""
 
     upstream: AnswerUpstream
-    engines: Sequence[Engine]
+    programs: ProgramServer | None
     store: KeyValueStore | None
     habits: ModelHabits
     fingerprints: Fingerprints
     request: AnswerRequest
-    waiting_run: HeldRun | None = None
-    """The run of a program that waits for hosted calls of this answer."""
+    open_run: OpenRun | None = None
+    """The run of a program that stays open between the parts of this answer."""
     open_session: Callable[[], InterpreterSession] | None = None
     """Opens the code interpreter, if the model may use one."""
 
@@ -107,12 +108,13 @@ class Answerer:
 
     def _events(self, session: InterpreterSession | None) -> Iterator[AnswerEvent]:
         driver = Driver(
-            self.engines,
+            self.programs,
             self.request.toolset,
             max_calls=self.settings.program_calls,
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
-            waiting_run=self.waiting_run,
+            client=self.request.client,
+            open_run=self.open_run,
         )
         resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:
@@ -164,7 +166,6 @@ class Answerer:
         messages, fields = first_turn(
             request,
             habit=conversation.habit(self.habits.usual_dialect(self._model_key)),
-            engines=[engine.name for engine in self.engines],
             spans=conversation.transcript_spans(request.toolset, ended),
             session=session,
         )
@@ -324,8 +325,8 @@ class Answerer:
         finish_reason: str | None = None
         size = 0
         accepted = state.session.accepted() if state.session else UpstreamAccepted()
-        for engine in self.engines:
-            engine.get_ready()  # while the model generates
+        if self.programs is not None:
+            self.programs.get_ready()  # while the model generates
         with translate_sandbox_errors():
             with self.upstream.open(state.messages, state.fields) as stream:
                 state.counter.start_turn(state.messages)

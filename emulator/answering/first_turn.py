@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from emulator.answering.answer_request import AnswerRequest
@@ -24,7 +24,6 @@ def first_turn(
     request: AnswerRequest,
     *,
     habit: str,
-    engines: Collection[str],
     spans: Sequence[TranscriptSpan] = (),
     session: InterpreterSession | None = None,
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
@@ -68,7 +67,6 @@ def first_turn(
             format_text,
             spans=spans,
             habit=habit,
-            engines=engines,
             sandbox=session.describe_sandbox() if session else None,
             constrained=schema is not None,
             deferred=request.deferred,

@@ -43,7 +43,7 @@ from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.remote import AnyInterpreter
 from emulator.programs.fingerprints import Fingerprints
-from emulator.programs.held_run import HeldRun
+from emulator.programs.open_run import OpenRun
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
@@ -53,7 +53,7 @@ from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.retries import may_succeed_elsewhere
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import Upstreams
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 log = structlog.get_logger()
 
@@ -67,11 +67,12 @@ _LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "compu
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Answers requests. The engines are tried in their order."""
+    """Answers requests."""
 
     settings: Settings
     upstreams: Upstreams
-    engines: Sequence[Engine]
+    programs: ProgramServer | None = None
+    """Runs the programs of models; None where they cannot run."""
     store: KeyValueStore | None = None
     hosted: ToolResolver | None = None
     """Finds the tools that the proxy runs itself."""
@@ -177,14 +178,14 @@ class Pipeline:
         hides_cells = request.interpreter is not None and not request.shows_cells
         if not (request.hosted.tools or request.hosted.listings or hides_cells):
             return self._with_fallbacks(request, until)
-        waiting_run = HeldRun(frozenset(tool.function_name for tool in request.hosted.tools))
-        answer = partial(self._with_fallbacks, until=until, waiting_run=waiting_run)
+        open_run = OpenRun(frozenset(tool.function_name for tool in request.hosted.tools))
+        answer = partial(self._with_fallbacks, until=until, open_run=open_run)
         return HostedCalls(
-            request, self.store, self.approvals, answer, until, waiting_run.close
+            request, self.store, self.approvals, answer, until, open_run.close
         ).events()
 
     def _with_fallbacks(
-        self, request: AnswerRequest, until: float, waiting_run: HeldRun | None = None
+        self, request: AnswerRequest, until: float, open_run: OpenRun | None = None
     ) -> Generator[AnswerEvent, None, None]:
         routes = [request.route, *self._fallbacks(request)]
         for route in routes[:-1]:
@@ -192,7 +193,7 @@ class Pipeline:
             events_before_output: list[AnswerEvent] = []
             try:
                 for event in self._answer(
-                    request.with_route(route), until, waiting_run, has_fallback=True
+                    request.with_route(route), until, open_run, has_fallback=True
                 ):
                     if has_output or isinstance(event, UpstreamAccepted):
                         yield event
@@ -209,7 +210,7 @@ class Pipeline:
             else:
                 yield from events_before_output if not has_output else ()
                 return
-        yield from self._answer(request.with_route(routes[-1]), until, waiting_run)
+        yield from self._answer(request.with_route(routes[-1]), until, open_run)
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""
@@ -237,7 +238,7 @@ class Pipeline:
         self,
         request: AnswerRequest,
         until: float,
-        waiting_run: HeldRun | None,
+        open_run: OpenRun | None,
         *,
         has_fallback: bool = False,
     ) -> Iterator[AnswerEvent]:
@@ -249,16 +250,16 @@ class Pipeline:
             return relay(request, upstream, self.store)
         if self._is_native(request, until):
             _record(request, "native")
-            return native_answer(request, upstream, self.engines)
+            return native_answer(request, upstream, self.programs)
         _record(request, "emulated")
         answerer = Answerer(
             upstream=upstream,
-            engines=self.engines,
+            programs=self.programs,
             store=self.store,
             habits=self.habits,
             fingerprints=self.fingerprints,
             request=request,
-            waiting_run=waiting_run,
+            open_run=open_run,
             open_session=self._session_opener(request),
         )
         return answerer.events()
@@ -267,7 +268,7 @@ class Pipeline:
         """Estimate the length of the prompt without the model's tokenizer."""
         if request.relayed:
             return estimate_tokens(relayed_messages(request))
-        messages, _ = first_turn(request, habit="python", engines=[e.name for e in self.engines])
+        messages, _ = first_turn(request, habit="python")
         return estimate_tokens(messages)
 
     def _session_opener(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:

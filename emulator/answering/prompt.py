@@ -31,12 +31,8 @@ from emulator.answering.transcript import (
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
-# What programs can use in the most capable engine.
-_PYTHON = {
-    "kernel": "Standard library only: no files or network.",
-    "monty": "Only a subset of Python runs: no inheritance, no files, no network, and from the standard"
-    " library only collections, datetime, functools, itertools, json, math and random.",
-}
+_PYTHON = "Standard library only: no files or network."
+"""What programs can use."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,6 @@ def instruct(
     *,
     spans: Sequence[TranscriptSpan] = (),
     habit: str = "python",
-    engines: Collection[str] = ("monty", "kernel"),
     sandbox: SandboxDescription | None = None,
     constrained: bool = False,
     deferred: DeferredTools | None = None,
@@ -66,8 +61,7 @@ def instruct(
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
-    the history, ``habit`` the dialect of the model's calls, ``engines`` the names of the engines that run
-    programs, ``sandbox`` describes the interpreter, if there is one. ``constrained``: the reply will be a
+    the history, ``habit`` the dialect of the model's calls, ``sandbox`` describes the interpreter, if there is one. ``constrained``: the reply will be a
     JSON object of words or calls. ``deferred`` tools are only listed.
     """
     instructions = answer_format
@@ -105,7 +99,7 @@ def instruct(
             choice=str(choice),
             one_at_a_time=choice.one_at_a_time,
             programs=choice.programs,
-            python=_PYTHON["kernel" if "kernel" in engines else "monty"],
+            python=_PYTHON,
             taught=foreign_call_syntax(messages),
             answer_format=answer_format,
             habit=habit,

@@ -12,7 +12,7 @@ from emulator import json_codec, traces
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
-from emulator.engines import open_engines
+from emulator.engines import open_programs
 from emulator.errors import EmulatorError, UpstreamFailed
 from emulator.fit.outcomes import TaskOutcome
 from emulator.fit.ways import Way
@@ -41,20 +41,18 @@ class WayRefused(Exception):
 def open_pipelines(
     settings: Settings, ways: Sequence[Way], seconds: float
 ) -> Iterator[Mapping[str, Pipeline]]:
-    """Open a pipeline for each way; all share upstreams and engines. ``seconds``: limit of one answer."""
+    """Open a pipeline for each way; all share the upstreams and the program server. ``seconds``: limit of one answer."""
     alone = {"fallbacks": (), "breaker_failures": 0}  # another model's answers would not count
     rows = tuple(row.model_copy(update=alone) for row in settings.upstreams)
     profiles = (*(way.row() for way in ways), *settings.profiles)
-    limits = {"answer_seconds": seconds, "upstream_seconds": seconds, "warm_kernels": 0}
+    limits = {"answer_seconds": seconds, "upstream_seconds": seconds}
     settings = settings.model_copy(
         update={**alone, **limits, "upstreams": rows, "profiles": profiles}
     )
     with ExitStack() as opening:
         upstreams = Upstreams(settings)
         opening.callback(upstreams.close)
-        engines = open_engines(settings)
-        for engine in engines:
-            opening.callback(engine.close)
+        programs = opening.enter_context(open_programs(settings))
         store = open_store(":memory:", settings.store_seconds)
         if store:
             opening.callback(store.close)
@@ -62,7 +60,7 @@ def open_pipelines(
             way.name: Pipeline(
                 settings=settings,
                 upstreams=upstreams,
-                engines=engines,
+                programs=programs,
                 store=store if settings.programs == "on" else None,
                 profile=way.row().name,
             )

@@ -6,7 +6,7 @@
     print("Sent:", office["address"])
 
 Their calls can be read without an engine: that saves about a third of the cost of such a request
-(docs/performance.md). The calls are bound, validated and ordered by `attempt`, as those of any program.
+(docs/performance.md). The calls are bound, validated and ordered by `run_calls`, as those of any program.
 
 A print has no effect on calls if evaluating its values cannot raise: texts, results, and texts that contain
 results (``f"{office}"``). Any part of a result (``office["address"]``) is unknown until the result arrives: there
@@ -18,41 +18,23 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from emulator.programs.placeholder import BATCH, WAIT
 from emulator.programs.program import Program
-from emulator.programs.rewrite import RewrittenProgram
+from emulator.programs.run_calls import CallRequest
 from emulator.programs.sites import called_tool
-from sandbox.engine import JSON, Finished, Paused, Step
+from sandbox.programs.inside.digests import digest
 
 
+@dataclass(frozen=True)
 class PlainCalls:
-    """A `sandbox.engine.Session` that yields the given calls one after the other and runs nothing."""
+    """The calls of a program, in order."""
 
-    def __init__(self, steps: Sequence[Paused], tools: Mapping[str, tuple[int, str]]) -> None:
-        """``tools``: name of a step -> the site of its display, or 0, and its tool's name."""
-        self._steps = steps
-        self._tools = tools
-        self._remaining: Iterator[Paused] = iter(())
-
-    @property
-    def rewritten(self) -> RewrittenProgram:
-        """The program unchanged: every call may get a placeholder, since no call depends on a result."""
-        lines = {step.line: step.line for step in self._steps if step.line is not None}
-        return RewrittenProgram("", lines, self._tools, {})
-
-    def start(self, source: str) -> Step:  # noqa: ARG002  # the calls are known
-        self._remaining = iter(self._steps)
-        return next(self._remaining)
-
-    def resume(self, *results: JSON) -> Step:  # noqa: ARG002  # no call uses the result
-        # No value, even if the last statement is a call: its result is shown as a result.
-        return next(self._remaining, None) or Finished()
-
-    def kill(self) -> None:
-        """Nothing runs."""
+    requests: Sequence[CallRequest]
+    stops: bool
+    """After the calls the program prints a part of a result: it waits there."""
 
 
 def plain_calls(
@@ -73,9 +55,9 @@ def plain_calls(
                 reading.statement(statement)
     except (_NotPlain, RecursionError):
         return None
-    if not reading.called or (with_output and reading.prints):
+    if not reading.requests or (with_output and reading.prints):
         return None
-    return PlainCalls(reading.steps, reading.called)
+    return PlainCalls(reading.requests, reading.stops)
 
 
 class _NotPlain(Exception):
@@ -89,12 +71,11 @@ class _Reading:
         self._tools = tools
         self._results: dict[str, bool] = {}
         """Variable -> True if it is one result, False if it is a list of results."""
-        self._stopped = False
-        """A print needs a result: no call may follow."""
         self._line = 0
+        self.stops = False
+        """A print needs a result: no call may follow."""
         self.prints = False
-        self.steps: list[Paused] = []
-        self.called: dict[str, tuple[int, str]] = {}
+        self.requests: list[CallRequest] = []
 
     def statement(self, statement: ast.stmt) -> None:
         self._line = statement.lineno
@@ -119,28 +100,25 @@ class _Reading:
                 raise _NotPlain
 
     def call(
-        self, tool: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int, site: int = 0
+        self, tool: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int, batch: int = 0
     ) -> None:
-        if self._stopped or tool not in self._tools:
+        if self.stops or tool not in self._tools:
             raise _NotPlain
-        name = f"{tool} {site}"
-        self.called[name] = (site, tool)
-        self.steps.append(Paused(name, tuple(args), kwargs, line))
+        key = digest(tool, args, kwargs)
+        self.requests.append(CallRequest(tool, args, kwargs, line=line, key=key, batch=batch))
 
     def _calls(self, value: ast.expr) -> None:
         """One call of a tool, awaited or not, or a display of such calls."""
         nodes = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
         if not nodes:
             raise _NotPlain
-        site = len(self.steps) + 1 if len(nodes) > 1 else 0
-        if site:
-            self.steps.append(Paused(BATCH, (site,)))
+        batch = len(self.requests) + 1 if len(nodes) > 1 else 0
         for node in nodes:
             call = node.value if isinstance(node, ast.Await) else node
             name = called_tool(call, self._tools)
             if not name or not isinstance(call, ast.Call):
                 raise _NotPlain
-            self.call(name, [*map(_literal, call.args)], _keywords(call), self._line, site)
+            self.call(name, [*map(_literal, call.args)], _keywords(call), self._line, batch)
 
     def _printed(self, value: ast.expr) -> None:
         match value:
@@ -156,9 +134,7 @@ class _Reading:
             ):
                 self._printed(part)
             case _ if self._is_part(value):
-                if not self._stopped:
-                    self.steps.append(Paused(WAIT))
-                self._stopped = True
+                self.stops = True
             case _:
                 self._calls(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from emulator.cached_property import cached_property
@@ -65,6 +65,8 @@ class Call:
     name: str
     arguments: dict[str, Any]
     kind: ToolKind = "function"
+    key: str = field(default="", compare=False)
+    """A digest of what the program passed; "" if unknown."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,6 @@ class ProgramRejected(Exception):
 class ProgramRaised(ProgramRejected):
     """The program itself raised an exception, as it would in plain Python. The calls that it made before
     count."""
-
-
-class ProgramTypeError(ProgramRaised):
-    """A value had the wrong type. With a result read the other way (text or JSON), the program may
-    succeed."""
 
 
 class ProgramTooSlow(ProgramRejected):

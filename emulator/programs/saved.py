@@ -63,7 +63,8 @@ class SavedProgram:
                 "program": [(one.source, one.line) for one in self.program.statements],
                 "recorded": [
                     (
-                        *(one.call.name, one.call.arguments, one.call.kind, one.result_text),
+                        *(one.call.name, one.call.arguments, one.call.kind, one.call.key),
+                        one.result_text,
                         one.failure and one.failure.value,
                     )
                     for one in self.recorded
@@ -84,10 +85,8 @@ class SavedProgram:
         return cls(
             Program(tuple(Statement(source, line) for source, line in fields["program"])),
             tuple(
-                with_result(CallRecord(Call(name, arguments, kind)), text, *map(_failure, failure))
-                if isinstance(text, str)
-                else CallRecord(Call(name, arguments, kind))
-                for name, arguments, kind, text, *failure in fields["recorded"]
+                _loaded(Call(name, arguments, kind, str(key)), text, failure)
+                for name, arguments, kind, key, text, failure in fields["recorded"]
             ),
             tuple(fields["ids"]),
             int(fields["seed"]),
@@ -146,8 +145,10 @@ def with_result(record: CallRecord, text: str, failure: Failure | None = None) -
     return replace(record, result=value, known=True, text=text_if_other, failure=failure)
 
 
-def _failure(value: str | None) -> Failure | None:
-    return None if value is None else Failure(value)
+def _loaded(call: Call, text: Any, failure: str | None) -> CallRecord:
+    if not isinstance(text, str):
+        return CallRecord(call)
+    return with_result(CallRecord(call), text, None if failure is None else Failure(failure))
 
 
 def parse_result(text: str) -> Any:

@@ -45,7 +45,7 @@ from emulator.web.routes import (
 )
 from emulator.web.routes.uploads import read_upload
 from emulator.web.services import Services, open_services
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 if TYPE_CHECKING:
     from emulator.web.server.keeper import Keeper
@@ -56,7 +56,7 @@ def create_app(
     settings: Settings,
     *,
     upstream: Upstream | None = None,
-    engines: Sequence[Engine] | None = None,
+    programs: ProgramServer | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
@@ -64,11 +64,11 @@ def create_app(
 ) -> Flask:
     """Build the Flask application. Close its `Services`, in ``app.extensions["emulator"]``, at the end.
 
-    ``upstream`` replaces every upstream in the settings; ``engines`` run tool programs; ``kernels`` returns
+    ``upstream`` replaces every upstream in the settings; ``programs`` runs tool programs; ``kernels`` returns
     the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs; ``keeper`` is
     the process that several workers share.
     """
-    services = open_services(settings, upstream, engines, kernels, hosted, now, keeper)
+    services = open_services(settings, upstream, programs, kernels, hosted, now, keeper)
     try:
         app = Flask(__name__, static_folder=None)
         app.request_class = BoundedRequest
@@ -81,7 +81,7 @@ def create_app(
         openapi.add_routes(app)
         health.add_routes(
             app,
-            services.pipeline.engines,
+            services.pipeline.programs,
             services.reachability,
             services.kernel_counts,
             settings,
@@ -134,7 +134,7 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
         settings,
         services.upstreams,
         services.reachability,
-        services.pipeline.engines,
+        services.pipeline.programs,
         services.kernel_counts,
         requests.reader,
     )

@@ -8,10 +8,9 @@ owns what they share, and the services here are its clients.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from emulator.answering.hosted_shell import ContainerShell
@@ -19,7 +18,7 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.anthropic.threads import Threads
 from emulator.client_keys import ClientKeys
-from emulator.engines import PROGRAM_KERNELS, open_engines
+from emulator.engines import open_programs
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
 from emulator.interpreter.approval_records import ApprovalRecords
@@ -48,8 +47,7 @@ from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import request_log
 from emulator.web.middleware.measuring import KernelCounts, measure
-from sandbox.engine import Engine
-from sandbox.errors import SandboxError
+from sandbox.programs.server import ProgramServer
 
 if TYPE_CHECKING:
     from emulator.web.server.keeper import Keeper
@@ -105,11 +103,6 @@ class Services:
     def close(self) -> None:
         self.cleanup.close()
 
-    def warm_up(self) -> None:
-        """Start the sandbox that a first request most likely needs."""
-        with suppress(SandboxError), self.pipeline.engines[0].session(frozenset()):
-            pass
-
     def reload_client_keys(self) -> None:
         if self.client_keys is not None:
             self.client_keys.reload()
@@ -118,13 +111,13 @@ class Services:
 def open_services(
     settings: Settings,
     upstream: Upstream | None = None,
-    engines: Sequence[Engine] | None = None,
+    programs: ProgramServer | None = None,
     kernels: Callable[[str], KernelEngine] | None = None,
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
     keeper: Keeper | None = None,
 ) -> Services:
-    """Open all services. The caller closes ``upstream``, ``engines`` and ``kernels`` if it passes them.
+    """Open all services. The caller closes ``upstream``, ``programs`` and ``kernels`` if it passes them.
 
     Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
@@ -133,8 +126,7 @@ def open_services(
         state = open_state(settings.store, None if keeper is None else keeper.client)
         budgets = None if client_keys is None else Budgets(state)
         upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
-        if engines is None:
-            engines = _open_engines(opening, settings, keeper)
+        programs = programs or opening.enter_context(open_programs(settings))
         stores = _open_stores(opening, settings, now)
         key_values = stores.key_values
         interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)
@@ -150,7 +142,7 @@ def open_services(
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,
-            engines=engines,
+            programs=programs,
             store=key_values if settings.programs == "on" else None,
             hosted=hosted,
             approvals=approvals if settings.inspector != "off" else None,
@@ -159,7 +151,7 @@ def open_services(
             probe=ToolProbe(key_values),
             fingerprints=Fingerprints(settings.program_key.get_secret_value()),
         )
-        kernel_counts = KernelCounts(programs=engines, interpreter=[interpreter])
+        kernel_counts = KernelCounts(interpreter)
         requests = _open_requests(opening, settings, kernel_counts, keeper)
         conversations = Conversations(key_values, settings.response_seconds)
         stored_responses = StoredResponses(key_values, settings.response_seconds)
@@ -201,20 +193,6 @@ def _open_upstreams(
     )
     opening.callback(upstreams.close)
     return upstreams
-
-
-def _open_engines(
-    opening: ExitStack, settings: Settings, keeper: Keeper | None
-) -> Sequence[Engine]:
-    """Open the engines that run tool programs."""
-    acquire_slot = None
-    if keeper is not None:
-        slots = (PROGRAM_KERNELS, settings.max_kernels, 0.0)
-        acquire_slot = partial(keeper.counts.acquire, *slots)
-    engines = open_engines(settings, acquire_slot)
-    for engine in engines:
-        opening.callback(engine.close)
-    return engines
 
 
 def _open_stores(opening: ExitStack, settings: Settings, now: Callable[[], float]) -> Stores:

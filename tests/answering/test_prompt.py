@@ -191,10 +191,10 @@ def test_the_example_calls_the_requests_own_tools(
 
 @pytest.mark.parametrize("engine", ["monty", "kernel"])
 def test_an_example_that_a_model_copies_literally_calls_nothing(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+    start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """A large model once copied the example of the prompt as its reply."""
-    url = start_proxy(engines=(engine,))
+    url = start_proxy()
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     copied = example(Toolset.parse([ONE_STRING, SEND_MAIL]), programs=True)
     upstream.reply(f"```python\n{copied}\n```", "What do you want to find?")

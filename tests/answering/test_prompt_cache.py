@@ -91,7 +91,7 @@ def test_each_prompt_begins_with_the_prompt_before(
     replies: list[str],
     spoken: list[Any],
 ) -> None:
-    url = start_proxy(engines=("monty",), profile=profile)
+    url = start_proxy(profile=profile)
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     upstream.reply(*(Reply(reply, chunks=7) for reply in replies))
     converse(client, spoken, tools=TOOLS, local=LOCAL, ask=ask)
@@ -121,7 +121,7 @@ WORDS = ["Done.", "It is on time.", "I cannot tell."]
 def test_whatever_a_model_writes_each_prompt_begins_with_the_prompt_before(
     start_proxy: StartProxy, upstream: ScriptedUpstream, profile: str
 ) -> None:
-    url = start_proxy(engines=("monty",), profile=profile)
+    url = start_proxy(profile=profile)
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
 
     @hypothesis.settings(max_examples=15)
@@ -147,7 +147,7 @@ def test_under_the_tiny_profile_the_examples_and_later_system_messages_stay(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """The rest is made anew for each turn: such a model needs few functions, beside the question."""
-    url = start_proxy(engines=("monty",), profile="tiny")
+    url = start_proxy(profile="tiny")
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     upstream.reply("Hello.", "Yes.")
     converse(client, ["Hi.", RULE, "Sure?"], tools=TOOLS, local=LOCAL)
@@ -308,7 +308,7 @@ def test_with_an_agents_tools_all_our_words_are_smaller_than_the_json() -> None:
 def test_the_modules_that_the_prompt_names_are_there() -> None:
     hello = [Message(role="user", content="Hi")]
     toolset = Toolset.parse(TOOLS)
-    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), engines=("monty",))
+    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), )
     listed = told[0]["content"].partition("standard library only ")[2].partition(".")[0]
     names = listed.replace(" and ", ", ").split(", ")
     assert len(names) == 7

@@ -49,7 +49,7 @@ def main() -> None:
         upstream = running.enter_context(ScriptedUpstream())
         settings = Settings(
             base_url=upstream.base_url, store=":memory:", files_dir=":temporary:",
-            engines=("monty",), warm_kernels=0, upstream_retries=0, inspector_key="the-token",
+            upstream_retries=0, inspector_key="the-token",
         )  # fmt: skip
         many = sys.argv[1:] == ["many"]
         if many:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 
 from emulator import json_codec
 from tests.conftest import StartProxy
-from tests.support.programs import ENGINES
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function
@@ -38,16 +37,15 @@ def called(answer: Any) -> list[str]:
 BIG = [2**63, 2**64, -(2**64), 10**300, 2**53 + 1]
 
 
-@ENGINES
 @pytest.mark.parametrize("number", BIG)
 def test_an_integer_of_any_size_is_exact_in_a_call_and_in_a_result(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str, number: int
+    start_proxy: StartProxy, upstream: ScriptedUpstream, number: int
 ) -> None:
     from tests.support import places
 
     if engine == "kernel" and (why := places.problem()) is not None:
         pytest.skip(str(why))
-    url = start_proxy(engines=(engine,))
+    url = start_proxy()
     upstream.reply(fenced(f"n = get(x={number})\nlater(y=n + 1)"))
     status, answer = ask(url, HELLO)
     assert status == 200
@@ -74,16 +72,15 @@ REFUSED = {
 }
 
 
-@ENGINES
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_call_that_no_client_should_get_is_refused_with_its_reason(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str, what: str
+    start_proxy: StartProxy, upstream: ScriptedUpstream, what: str
 ) -> None:
     from tests.support import places
 
     if engine == "kernel" and (why := places.problem()) is not None:
         pytest.skip(str(why))
-    url = start_proxy(engines=(engine,), repair_attempts=0, stream_calls="block")
+    url = start_proxy(repair_attempts=0, stream_calls="block")
     upstream.reply(fenced(REFUSED[what]))
     status, answer = ask(url, HELLO)
     if status == 200:  # what was in order before the refusal has left
@@ -100,7 +97,7 @@ def test_a_program_that_makes_other_calls_each_time_is_given_up_but_its_calls_st
 
     if (why := places.problem()) is not None:
         pytest.skip(str(why))
-    url = start_proxy(engines=("kernel",), repair_attempts=0)
+    url = start_proxy(repair_attempts=0)
     code = "import os\nget(x=os.urandom(8).hex())\nlater(y=os.urandom(8).hex())\nlater(y=2)"
     upstream.reply(fenced(code))
     status, answer = ask(url, HELLO)
@@ -115,7 +112,7 @@ def test_a_kernel_that_forges_its_protocol_has_a_status_and_a_code(
 
     if (why := places.problem()) is not None:
         pytest.skip(str(why))
-    url = start_proxy(engines=("kernel",), repair_attempts=0)
+    url = start_proxy(repair_attempts=0)
     forged = (
         "kernel = get_ipython().kernel\n"
         "kernel.session.send(kernel.iopub_socket, 'stream', {'text': 5}, kernel.get_parent())\n"

@@ -59,7 +59,7 @@ class Counted:
 
 @pytest.fixture
 def kernel(open_shared_engines: Callable[[Any], dict[str, Any]]) -> Counted:
-    [engine] = open_shared_engines(Settings(engines=("kernel",), warm_kernels=0))["engines"]
+    [engine] = open_shared_engines(Settings())["engines"]
     return Counted(engine)
 
 

@@ -13,7 +13,6 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,13 +20,11 @@ import pytest
 
 from emulator.programs.driver import Driver
 from emulator.programs.program import CallRecord, Program, ProgramRejected
+from emulator.programs.saved import with_result
 from emulator.reading.readers import READERS
 from emulator.reading.tool_names import cached_tool_names
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Limits
-from sandbox.errors import SandboxUnavailable
-from sandbox.kernel.engine import KernelEngine
-from sandbox.monty.engine import MontyEngine
+from sandbox.programs.server import ProgramServer
 from tests.support.random_programs import ANY
 from tests.support.tools import function
 
@@ -225,22 +222,6 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def monty() -> Iterator[Engine]:
-    with MontyEngine(Limits(seconds=5)) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Engine]:
-    with KernelEngine(Limits(seconds=20), warm=2) as engine:
-        try:
-            engine.warm_up()
-        except SandboxUnavailable as error:
-            pytest.skip(str(error))
-        yield engine
-
-
 def result(x: Any) -> dict[str, int]:
     return {"temp": len(str(x))}
 
@@ -290,11 +271,11 @@ class CPython:
             future.set_result(result(x))
 
 
-def messages(engine: Engine, source: str, order: Any = "auto") -> tuple[list[list[Any]], str]:
+def messages(programs: ProgramServer, source: str, order: Any = "auto") -> tuple[list[list[Any]], str]:
     """The calls of each message, and what is printed at the end."""
     reader = READERS["python"](cached_tool_names(TOOLSET.spellings))
     program = Program((*reader.feed(source + "\n"), *reader.close()))
-    driver = Driver([engine], TOOLSET, order=order)
+    driver = Driver(programs, TOOLSET, order=order)
     recorded: list[CallRecord] = []
     sent: list[list[Any]] = []
     while True:
@@ -305,75 +286,61 @@ def messages(engine: Engine, source: str, order: Any = "auto") -> tuple[list[lis
             return sent, outcome.stdout
         assert outcome.calls
         recorded += [
-            CallRecord(call, result(call.arguments["x"]), known=True) for call in outcome.calls
+            with_result(CallRecord(call), json.dumps(result(call.arguments["x"])))
+            for call in outcome.calls
         ]
 
 
-def check_against_cpython(engine: Engine, source: str) -> None:
-    sent, printed = messages(engine, source)
+def check_against_cpython(programs: ProgramServer, source: str) -> None:
+    sent, printed = messages(programs, source)
     (python := CPython(sent)).run(source)
     assert printed == python.printed, source
 
 
 @pytest.mark.parametrize("case", ONE_MESSAGE)
-def test_a_helper_for_three_cities_is_one_message(kernel: Engine, case: str) -> None:
+def test_a_helper_for_three_cities_is_one_message(programs: ProgramServer, case: str) -> None:
     source = f"import asyncio\n{ONE}{ONE_MESSAGE[case]}"
-    sent, printed = messages(kernel, source)
+    sent, printed = messages(programs, source)
     assert sent == [[("get_weather", c) for c in "abc"]]
     (python := CPython(sent)).run(source)
     assert printed == python.printed
 
 
-@pytest.mark.parametrize("case", [case for case in ONE_MESSAGE if "gather of" in case])
-def test_gathered_helpers_need_no_kernel(monty: Engine, case: str) -> None:
-    sent, _ = messages(monty, f"import asyncio\n{ONE}{ONE_MESSAGE[case]}")
-    assert sent == [[("get_weather", c) for c in "abc"]]
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("case", PROGRAMS)
-def test_calls_are_those_of_cpython(kernel: Engine, case: str) -> None:
-    check_against_cpython(kernel, f"import asyncio\n{ONE}{LOG}{PROGRAMS[case]}")
+def test_calls_are_those_of_cpython(programs: ProgramServer, case: str) -> None:
+    check_against_cpython(programs, f"import asyncio\n{ONE}{LOG}{PROGRAMS[case]}")
 
 
-@pytest.mark.parametrize("case", PROGRAMS)
-def test_monty_does_as_cpython_or_says_what_it_lacks(monty: Engine, case: str) -> None:
-    source = f"import asyncio\n{ONE}{LOG}{PROGRAMS[case]}"
-    with contextlib.suppress(ProgramRejected):
-        check_against_cpython(monty, source)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(8))
-def test_random_coroutines_do_as_cpython(kernel: Engine, seed: int) -> None:
-    check_against_cpython(kernel, random_program(random.Random(seed)))
+@pytest.mark.parametrize("seed", range(40))
+def test_random_coroutines_do_as_cpython(programs: ProgramServer, seed: int) -> None:
+    check_against_cpython(programs, random_program(random.Random(seed)))
 
 
 @pytest.mark.parametrize("seed", range(100, 200))
-def test_random_coroutines_in_monty_do_as_cpython(monty: Engine, seed: int) -> None:
+def test_random_coroutines_in_monty_do_as_cpython(programs: ProgramServer, seed: int) -> None:
     with contextlib.suppress(ProgramRejected):
-        check_against_cpython(monty, random_program(random.Random(seed), only_gather=True))
+        check_against_cpython(programs, random_program(random.Random(seed), only_gather=True))
 
 
-def test_coroutines_that_wait_for_each_other_are_refused_with_the_reason(kernel: Engine) -> None:
+def test_coroutines_that_wait_for_each_other_are_refused_with_the_reason(programs: ProgramServer) -> None:
     source = "import asyncio\nget_weather('a')\nawait asyncio.Event().wait()"
     with pytest.raises(ProgramRejected, match="every coroutine waits for something"):
-        messages(kernel, source)
+        messages(programs, source)
 
 
-def test_a_call_that_is_not_awaited_has_its_result_immediately(kernel: Engine) -> None:
+def test_a_call_that_is_not_awaited_has_its_result_immediately(programs: ProgramServer) -> None:
     source = (
         "import asyncio\nasync def some(c):\n    w = get_weather(c)\n    return w['temp']\n"
         "print(await asyncio.gather(some('a'), some('bb')))"
     )
-    assert messages(kernel, source) == (
+    assert messages(programs, source) == (
         [[("get_weather", "a")], [("get_weather", "bb")]],
         "[1, 2]\n",
     )
 
 
-def test_a_sleep_takes_no_time(kernel: Engine) -> None:
+def test_a_sleep_takes_no_time(programs: ProgramServer) -> None:
     source = (
         "import asyncio\nfor x in 'ab':\n    await asyncio.sleep(3600)\n    await append_log(x)"
     )
-    assert messages(kernel, source)[0] == [[("append_log", "a")], [("append_log", "b")]]
+    assert messages(programs, source)[0] == [[("append_log", "a")], [("append_log", "b")]]

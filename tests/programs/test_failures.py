@@ -15,7 +15,6 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.chat import plain, streamed
-from tests.support.programs import ENGINES
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -175,19 +174,17 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
 ]  # fmt: skip
 
 
-@ENGINES
 @pytest.mark.parametrize(
     ("source", "result"), [row[1:] for row in HANDLED], ids=[r[0] for r in HANDLED]
 )
 def test_a_program_that_handles_a_failure_continues(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
-    engine: Any,
     source: str,
     result: ToolResult,
 ) -> None:
     upstream.reply(block(source), "Done.")
-    url = start_proxy(engines=(engine,))
+    url = start_proxy()
     assert played(url, "messages", {"a": result}) == [["a"], ["b"]], upstream.requests[-1]
 
 
@@ -215,20 +212,17 @@ UNHANDLED: list[tuple[str, str, list[list[str]]]] = [
 ]  # fmt: skip
 
 
-@ENGINES
 @pytest.mark.parametrize(
     ("source", "calls"), [row[1:] for row in UNHANDLED], ids=[r[0] for r in UNHANDLED]
 )
 def test_a_program_that_does_not_handle_a_failure_ends(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
-    engine: Any,
     source: str,
     calls: list[list[str]],
 ) -> None:
-    engines = (engine,) if engine == "kernel" else (engine, "kernel")
     upstream.reply(block(source), "I stop here.")
-    assert played(start_proxy(engines=engines), "messages", {"a": FAILED}) == calls
+    assert played(start_proxy(), "messages", {"a": FAILED}) == calls
     assert "no such target" in str(upstream.requests[-1]["messages"][-1]["content"])
 
 

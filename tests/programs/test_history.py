@@ -10,15 +10,15 @@ import hypothesis
 import openai
 import pytest
 from hypothesis import strategies as st
+from sandbox.monty.engine import MontyEngine
 
 from app import create_app
 from emulator.answering.python_calls import literal
 from emulator.settings import Settings
-from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import plain
-from tests.support.programs import CHAIN, ENGINES, LOCAL, TOOLS, result, started
+from tests.support.programs import CHAIN, LOCAL, TOOLS, result, started
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
@@ -62,11 +62,10 @@ search(to="Oslo") returned:
 Calls already made are not undone. Answer the request, or write another Python block."""
 
 
-@ENGINES
 def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+    start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     program = block("print(check('a2'))\nx = search('Oslo')\nprint(x[0]['prize'])")
     upstream.reply(program, "I am sorry.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
@@ -87,12 +86,11 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
     )
 
 
-@ENGINES
 def test_a_program_that_fails_before_a_result_is_known_tells_what_it_printed_until_then(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str
+    start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """The placeholder was shown to the model: ``<__main__._Unknown object at 0x7ff01da670d0>``."""
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(
         block("print('seen')\nprint('it is', check('a2'))\nraise ValueError"), "I cannot."
     )
@@ -186,14 +184,13 @@ OUTPUTS: list[tuple[str, str, str]] = [
 ]
 
 
-@ENGINES
 @pytest.mark.parametrize(
     ("code", "words"), [row[1:] for row in OUTPUTS], ids=[r[0] for r in OUTPUTS]
 )
 def test_a_program_that_is_over_stays_as_it_was_written_with_what_it_said(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: str, code: str, words: str
+    start_proxy: StartProxy, upstream: ScriptedUpstream, code: str, words: str
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(f"I look.\n\n{block(code)}", "Done.", "Again.")
     converse(client, ["Go.", "And now?"], tools=TOOLS, local=LOCAL)
     assert (
@@ -315,7 +312,7 @@ def test_images_in_results_are_shown_with_what_the_program_printed(
 def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(engines=("monty",), program_seconds=1)
+    url = start_proxy(program_seconds=1)
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     upstream.reply(block("x = check('a2')\nif x:\n    while True:\n        pass"), "I see.")
     messages, message = started(client, "")

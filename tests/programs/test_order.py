@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.programs import ENGINES, plain, rounds
+from tests.support.programs import plain, rounds
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -192,18 +192,16 @@ PROGRAMS: list[tuple[str, str, list[list[str]]]] = [
 ]
 
 
-@ENGINES
 @pytest.mark.parametrize(
     ("program", "expected"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
 def test_calls_leave_together_only_where_their_order_cannot_matter(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
-    engine: Any,
     program: str,
     expected: list[list[str]],
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(f"```python\n{program}\n```", "Done.")
     assert rounds(client, TOOLS) == expected
     assert len(upstream.requests) == 2

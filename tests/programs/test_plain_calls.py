@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, get_args
@@ -16,20 +15,12 @@ from emulator.programs.program import Call, CallRecord, Outcome, Program, Progra
 from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Limits, Session
+from sandbox.engine import Session
 from sandbox.errors import SandboxUnavailable, Unsupported
-from sandbox.monty.engine import MontyEngine
+from sandbox.programs.server import ProgramServer
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
 TOOLSET = Toolset.parse(TOOLS)
-
-
-@pytest.fixture(scope="module")
-def monty() -> Iterator[Engine]:
-    # A long result that ends a program is too much for an engine's default.
-    engine = MontyEngine(Limits(seconds=5, output=16 * 2**20))
-    yield engine
-    engine.close()
 
 
 class Unable:
@@ -78,7 +69,7 @@ CALLS = st.tuples(
     alone=st.booleans(),
 )
 def test_over_turns_the_same_comes_out_as_from_an_engine(
-    monty: Engine, calls: list[Any], order: Order, alone: bool
+    programs: ProgramServer, calls: list[Any], order: Order, alone: bool
 ) -> None:
     """But the result of a call that ends the program is not its value too."""
     written = [
@@ -88,7 +79,7 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
         for one in calls
     ]
     read, ran = (
-        Driver([engine], TOOLSET, order=order, one_at_a_time=alone) for engine in (Unable(), monty)
+        Driver(programs, TOOLSET, order=order, one_at_a_time=alone) for engine in (Unable(), monty)
     )
     assert over_turns(read, written) == engine_outcomes(ran, written)
 
@@ -117,14 +108,14 @@ PRINTED = [
     alone=st.booleans(),
 )
 def test_calls_leave_before_a_print_as_from_an_engine(
-    monty: Engine, lines: list[Any], order: Order, alone: bool
+    programs: ProgramServer, lines: list[Any], order: Order, alone: bool
 ) -> None:
     """Once results are known, an engine runs the program for what it prints."""
     written = ["r = rec(1)"]
     for is_call, call, value in lines:
         printed = value.format("r", "r")
         written.append("".join(call_text(call)) if is_call else f"print({printed})")
-    driver = Driver([monty], TOOLSET, order=order, one_at_a_time=alone)
+    driver = Driver(programs, TOOLSET, order=order, one_at_a_time=alone)
     read = [replace(one, value=None) for one in over_turns(driver, written)]
     assert read == engine_outcomes(driver, written)
 

@@ -14,7 +14,6 @@ from tests.conftest import StartProxy
 from tests.support.chat import BOTH, calls
 from tests.support.programs import (
     CHAIN,
-    ENGINES,
     HITS,
     LOCAL,
     TOOLS,
@@ -96,7 +95,6 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
 
 
 @BOTH
-@ENGINES
 @pytest.mark.parametrize(
     ("reply", "expected", "output"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
@@ -104,12 +102,11 @@ def test_a_program_runs_on_with_its_results_without_asking_the_model(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
     ask: Any,
-    engine: Any,
     reply: str,
     expected: Any,
     output: str,
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(Reply(reply, chunks=9), "Done.")
     sent_calls, answer = agent(client, ask)
     assert (sent_calls, answer) == (expected, "Done.")
@@ -351,11 +348,10 @@ if seen:
 ```"""
 
 
-@ENGINES
 def test_chance_and_the_clock_are_the_same_in_each_replay(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, engine: Any
+    start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(CHANCE, "Done.")
     sent_calls, _ = agent(client, plain)
     assert len(upstream.requests) == 2
@@ -393,7 +389,7 @@ def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
 
 
 def runs() -> float:
-    ran = {"engine": "none", "outcome": "ran"}
+    ran = {"outcome": "read"}
     return REGISTRY.get_sample_value("emulator_program_runs_total", ran) or 0.0
 
 

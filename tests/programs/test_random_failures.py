@@ -6,11 +6,9 @@ order, some of them later than others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +18,7 @@ from emulator.programs.program import CallRecord, Program, ProgramRejected, Repl
 from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Limits
-from sandbox.monty.engine import MontyEngine
+from sandbox.programs.server import ProgramServer
 from tests.support.tools import function, strings
 
 TOOLS = ("run", "deploy", "read_file")
@@ -31,13 +28,6 @@ RESULTS = {
     "Error: no such thing": Failure.FAILED,
     "User denied permission": Failure.REFUSED,
 }
-
-
-@pytest.fixture(scope="module")
-def monty() -> Iterator[Engine]:
-    engine = MontyEngine(Limits(seconds=5))
-    yield engine
-    engine.close()
 
 
 @dataclass
@@ -147,11 +137,11 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
 )
 @given(plan=plans(), data=st.data())
 def test_no_call_leaves_after_an_unhandled_failure(
-    monty: Engine, plan: Plan, data: st.DataObject
+    programs: ProgramServer, plan: Plan, data: st.DataObject
 ) -> None:
     texts = st.sampled_from(["ok", "ok", *RESULTS])
     results = {key: data.draw(texts) for key in plan.handled_before}
-    play(Driver((monty,), TOOLSET), plan, results, data)
+    play(Driver(programs, TOOLSET), plan, results, data)
 
 
 @settings(
@@ -159,9 +149,9 @@ def test_no_call_leaves_after_an_unhandled_failure(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
-def test_without_failures_every_call_leaves(monty: Engine, plan: Plan, data: st.DataObject) -> None:
+def test_without_failures_every_call_leaves(programs: ProgramServer, plan: Plan, data: st.DataObject) -> None:
     results = dict.fromkeys(plan.handled_before, "ok")
-    sent = play(Driver((monty,), TOOLSET), plan, results, data)
+    sent = play(Driver(programs, TOOLSET), plan, results, data)
     assert sent == plan.handled_before.keys() - plan.needs_failure
 
 
@@ -171,7 +161,7 @@ def test_without_failures_every_call_leaves(monty: Engine, plan: Plan, data: st.
 )
 @given(plan=plans(), data=st.data())
 def test_failures_that_are_handled_end_no_program(
-    monty: Engine, plan: Plan, data: st.DataObject
+    programs: ProgramServer, plan: Plan, data: st.DataObject
 ) -> None:
     """All calls leave that are neither in a ``try`` nor followed by a call before their condition."""
     tried = {f"c{int(key[1:]) - n}" for key in plan.needs_failure for n in range(3)}
@@ -182,5 +172,5 @@ def test_failures_that_are_handled_end_no_program(
         if key not in tried and key in plan.handled_before.get(after, plan.handled)
     }
     results = {key: "Error: no" if key in failing else "ok" for key in plan.handled_before}
-    sent = play(Driver((monty,), TOOLSET), plan, results, data)
+    sent = play(Driver(programs, TOOLSET), plan, results, data)
     assert sent == plan.handled_before.keys() - plan.needs_failure, plan.lines

@@ -153,7 +153,7 @@ SLACK = 1.1
 def test_random_programs_make_pythons_calls(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(engines=("monty",), order="dataflow")
+    url = start_proxy(order="dataflow")
     assert hold_the_law(url, upstream, range(60)) <= SLACK
 
 
@@ -162,13 +162,13 @@ def test_random_programs_make_pythons_calls_in_any_order_law(
     start_proxy: StartProxy, upstream: ScriptedUpstream, order: str
 ) -> None:
     assert (
-        hold_the_law(start_proxy(engines=("monty",), order=order), upstream, range(1000, 1015)) > 0
+        hold_the_law(start_proxy(order=order), upstream, range(1000, 1015)) > 0
     )
 
 
 @pytest.mark.nightly
 def test_the_kernel_keeps_the_law_too(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
-    assert hold_the_law(start_proxy(engines=("kernel",), order="dataflow"), upstream, range(3)) > 0
+    assert hold_the_law(start_proxy(order="dataflow"), upstream, range(3)) > 0
 
 
 @pytest.mark.nightly
@@ -180,7 +180,7 @@ def test_two_thousand_programs_make_pythons_calls(
     capsys: pytest.CaptureFixture[str],
     hundred: int,
 ) -> None:
-    url = start_proxy(engines=("monty",), order="dataflow")
+    url = start_proxy(order="dataflow")
     slack = hold_the_law(url, upstream, range(10_000 + 100 * hundred, 10_100 + 100 * hundred))
     with capsys.disabled():
         print(f" {slack:.3f} times the requests needed", end="")  # noqa: T201 - it is what is measured
@@ -193,5 +193,5 @@ def test_two_thousand_programs_make_pythons_calls(
 def test_the_kernel_keeps_the_law_over_many_programs(
     start_proxy: StartProxy, upstream: ScriptedUpstream, ten: int
 ) -> None:
-    url = start_proxy(engines=("kernel",), order="dataflow")
+    url = start_proxy(order="dataflow")
     assert hold_the_law(url, upstream, range(20_000 + 10 * ten, 20_010 + 10 * ten)) > 0

@@ -14,13 +14,13 @@ import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sandbox.monty.engine import MontyEngine
 
 from emulator.programs.driver import Driver
 from emulator.programs.program import CallRecord, Program
 from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
-from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.chat import plain
 from tests.support.programs import result
@@ -154,7 +154,7 @@ def test_a_kernel_treats_the_results_in_the_same_way(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """One program of all rows: a kernel needs a second to start."""
-    client = openai.OpenAI(base_url=start_proxy(engines=("kernel",)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     rows = [row for row in USES if "asyncio" not in row[0] and "filter" not in row[0]]
     program = f"known = {{k: get(k) for k in {list(VALUES)}}}\nseen = []\n"
     for number, (row, _) in enumerate(rows):

@@ -7,44 +7,22 @@ results at once must come out, in its order, with its arguments, and the same ou
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any, get_args
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver
 from emulator.programs.program import CallRecord, Program, ProgramRejected
+from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Limits
-from sandbox.errors import SandboxUnavailable
-from sandbox.kernel.engine import KernelEngine
-from sandbox.monty.engine import MontyEngine
-from tests.support.random_programs import TOOLS, random_program, reference, result
+from sandbox.programs.server import ProgramServer
+from tests.support.random_programs import TOOLS, on_the_wire, random_program, reference, result
 
 TOOLSET = Toolset.parse(TOOLS)
 MAX_CALLS = 60
-
-
-@pytest.fixture(scope="module")
-def monty() -> Iterator[Engine]:
-    engine = MontyEngine(Limits(seconds=5))
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Engine]:
-    engine = KernelEngine(Limits(seconds=20), warm=2)
-    try:
-        engine.warm_up()
-    except SandboxUnavailable as error:
-        pytest.skip(str(error))
-    yield engine
-    engine.close()
 
 
 def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str, bool, int]:
@@ -63,7 +41,7 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
         # Between turns the client answers every call that is out.
         recorded += [CallRecord(call) for call in new]
         recorded = [
-            CallRecord(one.call, result(one.call.name, one.call.arguments["x"]), True)
+            with_result(one, on_the_wire(result(one.call.name, one.call.arguments["x"])))
             for one in recorded
         ]
         if failed or not pending:
@@ -77,13 +55,13 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
 )
 @given(seed=st.integers(0, 2**64), order=st.sampled_from(get_args(Order)))
 def test_over_turns_exactly_the_references_calls_come_out(
-    monty: Engine, seed: int, order: Order
+    programs: ProgramServer, seed: int, order: Order
 ) -> None:
     source = random_program(random.Random(seed))
     expected, printed, fails = reference(source)
-    if len(expected) > MAX_CALLS or "[...]" in printed:  # monty writes a list in itself otherwise
+    if len(expected) > MAX_CALLS:
         return
-    driver = Driver([monty], TOOLSET, max_calls=200, order=order)
+    driver = Driver(programs, TOOLSET, max_calls=200, order=order)
     made, stdout, failed, turns = over_turns(driver, source)
     assert made == expected, source
     assert failed == fails, source
@@ -92,22 +70,9 @@ def test_over_turns_exactly_the_references_calls_come_out(
     assert turns <= len(expected) + 1
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(12))
-def test_the_kernel_keeps_the_same_law(kernel: Engine, seed: int) -> None:
-    """Few programs: each turn of each takes a kernel of its own."""
-    source = random_program(random.Random(seed))
-    expected, printed, fails = reference(source)
-    if len(expected) > 12:
-        pytest.skip(f"{len(expected)} calls would take {len(expected)} kernels")
-    made, stdout, failed, _ = over_turns(Driver([kernel], TOOLSET, max_calls=200), source)
-    assert (made, failed) == (expected, fails), source
-    assert fails or stdout == printed
-
-
-def test_independent_calls_share_a_turn(monty: Engine) -> None:
+def test_independent_calls_share_a_turn(programs: ProgramServer) -> None:
     """The law alone could be kept by waiting at each call."""
-    driver = Driver([monty], TOOLSET, order="dataflow")
+    driver = Driver(programs, TOOLSET, order="dataflow")
     source = "xs = [num(q) for q in range(5)]\nys = {q: lst(q) for q in range(5)}\nprint(xs, ys)"
     made, _, _, turns = over_turns(driver, source)
     assert (len(made), turns) == (10, 2)

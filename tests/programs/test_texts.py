@@ -76,7 +76,7 @@ def test_a_result_is_text_where_the_program_treats_it_as_text(
 def test_the_kernel_reads_results_in_the_same_way(
     start_proxy: StartProxy, upstream: ScriptedUpstream, program: str
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(engines=("kernel",)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     program = f"def f(t):\n    return t.strip()[:7]\n{program}"
     assert _sent_next(client, upstream, program, PACKAGE, TOOLS) == {"text": '{"name"'}
 
@@ -105,13 +105,12 @@ SHOWN: list[tuple[str, str, str, str]] = [
 def test_what_is_only_printed_is_printed_as_it_came(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
-    engine: Any,
     program: str,
     text: str,
     printed: str,
 ) -> None:
     """``print(read_file("package.json"))`` told the model Python's repr of what the file says."""
-    client = openai.OpenAI(base_url=start_proxy(engines=(engine,)), api_key="k", max_retries=0)
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(f"```python\n{program}\n```", "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     first = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message

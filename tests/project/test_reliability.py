@@ -144,7 +144,7 @@ def functions(file: Path) -> set[str]:
 def test_a_sandbox_that_dies_costs_its_own_request(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(engines=("kernel",)) + "/v1/chat/completions"
+    url = start_proxy() + "/v1/chat/completions"
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [GET_WEATHER]}
     dies = "import os, signal\nif get_weather:\n    os.kill(os.getpid(), signal.SIGKILL)"
     upstream.reply(f"```python\n{dies}\nget_weather('Oslo')\n```")

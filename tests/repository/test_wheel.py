@@ -102,7 +102,7 @@ def test_the_installed_code_is_not_that_of_the_checkout(installed: Path, tmp_pat
 
 @pytest.mark.parametrize("engine", ["monty", "kernel"])
 def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
-    installed: Path, tmp_path: Path, engine: str
+    installed: Path, tmp_path: Path
 ) -> None:
     """The prompts come out of the wheel, and so does the stub that runs inside a kernel."""
     serve = (str(installed / "tool-emulator"), "serve")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import openai
-import pytest
 
 from tests.support.agents import converse
 from tests.support.chat import plain
@@ -22,11 +21,6 @@ TOOLS = [
 PRICE = function("get_price", strings("about"))
 """What a cell of the code interpreter asks for, beside `INTERPRETER`."""
 INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
-
-ENGINES = pytest.mark.parametrize(
-    "engine", ["monty", pytest.param("kernel", marks=pytest.mark.nightly)]
-)
-"""Each turn of a program in kernels starts one, which takes half a second of CPU: `make test-nightly`."""
 
 FLIGHTS = {"Oslo": [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}], "Rome": []}
 

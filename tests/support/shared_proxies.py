@@ -17,7 +17,7 @@ from tests.support.serving import serve
 
 MAX_OPEN = 8
 OWN = frozenset(
-    "now hosted engines store files_dir files_index base_url upstreams mcp web_search client_keys"
+    "now hosted store files_dir files_index base_url upstreams mcp web_search client_keys"
     " client_keys_file container_bytes interpreter_seconds log_bodies ping_seconds max_body_bytes"
     " inspector".split()
 )

@@ -28,7 +28,8 @@ from emulator.programs.driver import Driver
 from emulator.tools.tool_items import with_parameters
 from emulator.upstream.interface import Chunk
 from emulator.upstream.upstreams import AnswerUpstream
-from sandbox.engine import Engine, fresh_seed
+from sandbox.engine import fresh_seed
+from sandbox.programs.server import ProgramServer
 
 
 def may_be_native(request: AnswerRequest) -> bool:
@@ -70,23 +71,23 @@ def _plain(tool: dict[str, Any], request: AnswerRequest) -> Mapping[str, Any]:
 
 
 def native_answer(
-    request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
+    request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer | None
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """Yield the upstream's chunks and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
-    return _NativeAnswer(request, upstream, engines).events()
+    return _NativeAnswer(request, upstream, programs).events()
 
 
 class _NativeAnswer:
     """The state of one answer across its turns."""
 
     def __init__(
-        self, request: AnswerRequest, upstream: AnswerUpstream, engines: Sequence[Engine]
+        self, request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer | None
     ) -> None:
         self._request = request
         self._upstream = upstream
         self._messages, self._fields = native_request(request)
         self._driver = Driver(
-            engines,
+            programs,
             request.toolset,
             max_calls=request.settings.program_calls,
             order="dataflow",

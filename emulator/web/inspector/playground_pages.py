@@ -103,7 +103,7 @@ def add_playground(
         if form.profile:
             chosen = settings.model_copy(update={"profile": _check_profile(form.profile, profiles)})
         chat = _read_tools(form.tools)
-        explanation = explain(chosen, chat, form.reply or None, pipeline.engines)
+        explanation = explain(chosen, chat, form.reply or None, pipeline.programs)
         return pages.page("_explanation.html", explanation=explanation)
 
     @inspector.post("/inspector/playground/ask")

@@ -1,4 +1,4 @@
-"""The status page: upstreams, engines, settings, and on request the checks of `tool-emulator doctor`."""
+"""The status page: upstreams, programs, settings, and on request the checks of `tool-emulator doctor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emulator.upstream.upstreams import Upstreams
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
 from emulator.web.middleware.measuring import KernelCounts
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 
 def add_status(
@@ -27,7 +27,7 @@ def add_status(
     settings: Settings,
     upstreams: Upstreams,
     reachability: Reachability,
-    engines: Sequence[Engine],
+    programs: ProgramServer | None,
     pools: KernelCounts,
     recorded: TraceReader,
 ) -> None:
@@ -45,14 +45,14 @@ def add_status(
         ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
-            targets=targets, pools=pools.counts(), engines=engines,
+            targets=targets, pools=pools.counts(), programs=programs,
             settings=_shown_settings(settings), size=recorded.count_and_bytes(None),
         )  # fmt: skip
 
     @inspector.post("/inspector/status/doctor")
     def doctor() -> Response:
         _require_full_access()
-        from emulator.doctor import examine  # imports all engines
+        from emulator.doctor import examine  # imports all sandboxes
 
         with examining:
             checks = examine(settings)

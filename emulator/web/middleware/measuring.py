@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
 from emulator import metrics
@@ -14,26 +14,20 @@ _CHARS_PER_TOKEN = 4
 
 
 class KernelCounts:
-    """How many kernels the pools of this process have, by state."""
+    """How many kernels this process has, by state."""
 
-    def __init__(self, **pools: Sequence[object]) -> None:
-        """``pools``: a pool's name -> the engines that may have it."""
-        self._pools = pools
+    def __init__(self, interpreter: object) -> None:
+        self._interpreter = interpreter
 
-    def counts(self) -> list[tuple[str, Mapping[str, int]]]:
-        """Return each pool of this process with its number of kernels by state."""
-        pools: list[tuple[str, Mapping[str, int]]] = [
-            (pool, getattr(owner, "pool_counts", dict)())
-            for pool, owners in self._pools.items()
-            for owner in owners
-        ]
-        return [(pool, counts) for pool, counts in pools if counts]
+    def counts(self) -> Mapping[str, int]:
+        """Empty in a worker if the kernels run in the keeper."""
+        counts: Mapping[str, int] = getattr(self._interpreter, "pool_counts", dict)()
+        return counts
 
     def count(self, _trace: Trace | None = None) -> None:
         """Set the gauges: when this worker serves the metrics, and after each answer, if another one does."""
-        for pool, counts in self.counts():
-            for state, number in counts.items():
-                _gauge(pool, state).set(number)
+        for state, number in self.counts().items():
+            _gauge(state).set(number)
 
 
 _gauge = cache(metrics.KERNELS.labels)  # few labels, used by every answer

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from flask import Flask, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -16,19 +14,19 @@ from emulator.upstream.reachability import Reachability
 from emulator.web.middleware.authorization import is_operators, presented_key
 from emulator.web.middleware.measuring import KernelCounts
 from emulator.web.routes.replies import json_reply
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 
 def add_routes(
     app: Flask,
-    engines: Sequence[Engine],
+    programs: ProgramServer | None,
     reachability: Reachability,
     kernels: KernelCounts,
     settings: Settings,
 ) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
-        return json_reply({"status": "ok", "engines": [engine.name for engine in engines]})
+        return json_reply({"status": "ok", "programs": "off" if programs is None else "on"})
 
     @app.get("/readyz")
     def readyz() -> Response:

@@ -33,7 +33,6 @@ from typing import Any
 import structlog
 
 from emulator import metrics
-from emulator.engines import PROGRAM_KERNELS
 from emulator.interpreter.opening import open_interpreter
 from emulator.interpreter.remote import handlers
 from emulator.settings import Settings
@@ -72,7 +71,7 @@ class Keeper:
         self.client = rpc.RpcClient(folder / SOCKET)
         upstreams = [target.name for target in Routes(settings).targets]
         self.counts = WorkerCounts(
-            (*COUNTS, CONNECTIONS, PROGRAM_KERNELS, *map(slot_name, upstreams))
+            (*COUNTS, CONNECTIONS, *map(slot_name, upstreams))
         )
         self.breakers = {
             name: memoryview(mmap.mmap(-1, 8 * REGISTERS * BREAKERS)).cast("q")
@@ -159,7 +158,7 @@ def _run(settings: Settings, listener: Any, master: int) -> None:
     answers = {**handlers(interpreter), **LocalState().handlers(), **traces.handlers()}
     serving = threading.Thread(target=rpc.serve, args=(listener, answers), daemon=True)
     serving.start()
-    pools = KernelCounts(interpreter=[interpreter])
+    pools = KernelCounts(interpreter)
     while not ended.wait(_CHECK_SECONDS) and os.getppid() == master:
         pools.count()
     closing = threading.Thread(target=owned.close, daemon=True)

@@ -299,7 +299,7 @@ def test_an_engine_that_is_not_there_is_told() -> None:
 
 def test_the_settings_lead_to_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     there = Settings(
-        engines=("kernel",), sandbox="docker", warm_kernels=0,
+        sandbox="docker", ,
         docker_image=CONFIG["image"], docker_host=os.environ["DOCKER_HOST"],
     )  # fmt: skip
     (engine,) = open_engines(there)

@@ -322,7 +322,7 @@ def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.Mon
 def test_the_doctor_prints_a_table_and_says_whether_all_is_well(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert doctor.main(Settings(engines=("monty",))) == 0
+    assert doctor.main(Settings()) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert doctor.main(Settings()) == 0
     table = capsys.readouterr().out
@@ -338,7 +338,7 @@ def test_docker_without_its_library_is_off_with_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    without = Settings(engines=("kernel",), sandbox="docker")
+    without = Settings(sandbox="docker")
     with pytest.raises(SandboxUnavailable) as caught:
         open_engines(without)
     assert (caught.value.reason, caught.value.fix) == (

@@ -218,7 +218,7 @@ def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
 
 @needs_bubblewrap
 def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
-    proxy = inspect(engines=("kernel",))
+    proxy = inspect()
     container = json.loads(proxy.post("/v1/containers", {"name": "c"})[2])["id"]
     path = f"/v1/containers/{container}/execute"
     _, told, _ = proxy.post(path, {"code": f"print({EVIL!r})\n1/0"})
@@ -237,7 +237,7 @@ def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
 @needs_bubblewrap
 def test_a_request_links_to_its_container_for_who_may_open_it(inspect: Start) -> None:
     """The link of the inspector's key led to an error: a container is its client's."""
-    proxy = inspect(engines=("kernel",), client_keys=("ann-key",), inspector_key="admin-key")
+    proxy = inspect(client_keys=("ann-key",), inspector_key="admin-key")
     ann, admin = ({"authorization": f"Bearer {key}"} for key in ("ann-key", "admin-key"))
     container = json.loads(proxy.post("/v1/containers", {"name": "c"}, **ann)[2])["id"]
     told = proxy.post(f"/v1/containers/{container}/execute", {"code": "1"}, **ann)[1]
@@ -292,7 +292,7 @@ def test_every_page_is_escaped_by_policy_too(inspect: Start) -> None:
 def test_a_held_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
     inspect: Start,
 ) -> None:
-    proxy = inspect(engines=("kernel",))
+    proxy = inspect()
     made = {"name": EVIL, "approval": "required"}
     container = json.loads(proxy.post("/v1/containers", made)[2])["id"]
     answers: list[Any] = []

@@ -341,7 +341,7 @@ def test_the_page_says_which_tools_the_model_has(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream, fields: Any, words: str
 ) -> None:
     """A request with only a format had "the code interpreter", one with tool_choice none no tools."""
-    proxy = inspect(engines=("monty", "kernel"))
+    proxy = inspect()
     upstream.reply('{"a": 1}')
     page = shown(proxy.get(f"/inspector/requests/{proxy.ask(**fields)}")[2])
     assert words in page.partition("Tools in")[2].partition("The request's body")[0]

@@ -1,0 +1,122 @@
+"""Results as values that remember how the tool wrote them.
+
+``1.10`` is a number that prints as ``1.10`` and that a string parameter gets as ``1.10``; an object or array
+prints as its text, and answers the methods of its text, so that ``result.splitlines()`` works on a text that
+happens to be JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+Place = tuple[int | str, ...]
+"""The keys and indices that lead to a value."""
+
+
+_WIDTH = re.compile(r"(.?[<>^])?[1-9][0-9]*")
+"""A format that only pads, as numbers are padded."""
+
+
+def _text_methods(base: type) -> dict[str, Any]:
+    """Methods of a value that lets it pass for its text where a program treats it so."""
+
+    def find(self: Any, name: str) -> Any:
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"{base.__name__!r} object has no attribute {name!r}")
+        return getattr(self.text, name)
+
+    def added(self: Any, other: Any) -> Any:
+        return self.text + other if isinstance(other, str) else base.__add__(self, other)  # type: ignore[operator]
+
+    def added_to(self: Any, other: Any) -> Any:
+        if isinstance(other, str):
+            return other + self.text
+        add: Any = getattr(base, "__radd__", None)
+        return add(self, other) if add else NotImplemented
+
+    def equals(self: Any, other: Any) -> Any:
+        return self.text == other if isinstance(other, str) else base.__eq__(self, other)
+
+    methods = {"__getattr__": find, "__radd__": added_to, "__eq__": equals, "__hash__": base.__hash__}
+    return {"like": base, **methods} | ({"__add__": added} if base is not dict else {})
+
+
+def _number(base: type) -> Any:
+    def written(self: Any, spec: str = "") -> str:
+        if not spec:
+            return str(self.text)
+        if (pads := _WIDTH.fullmatch(spec)) is None:
+            return base.__format__(self, spec)
+        return format(self.text, spec if pads[1] else f">{spec}")
+
+    shown = {"__str__": written, "__repr__": written, "__format__": written}
+    return type(base.__name__, (base,), _text_methods(base) | shown)
+
+
+def _object(base: type) -> Any:
+    def written(self: Any) -> str:
+        return base.__repr__(self) if (text := written_text(self)) is None else text
+
+    return type(base.__name__, (base,), _text_methods(base) | {"__str__": written})
+
+
+_TYPES: dict[type, Any] = {
+    int: _number(int),
+    float: _number(float),
+    dict: _object(dict),
+    list: _object(list),
+    str: type("str", (str,), {"like": str}),
+}
+_WRITTEN = frozenset(_TYPES.values())
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def result(text: str, *, as_text: bool = False) -> Any:
+    """A result as the program gets it: the JSON value that `text` spells, in its notation, else `text`."""
+    try:
+        value = text if as_text else _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    if type(value) not in _TYPES or value is text:
+        return value
+    written = _TYPES[type(value)](value)
+    written.text = text
+    return written
+
+
+def written_text(value: Any) -> str | None:
+    """How the tool wrote `value`, if it is a whole result; None otherwise, and after a change of its items."""
+    if type(value) not in _WRITTEN:
+        return None
+    text: str = value.text
+    if isinstance(value, dict | list) and _DECODER.decode(text) != value:
+        return None
+    return text
+
+
+def number_text(value: Any) -> str | None:
+    """How the tool wrote `value`, if it is a number; None otherwise."""
+    return value.text if type(value) in (_TYPES[int], _TYPES[float]) else None
+
+
+def texts_in(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """The place and the text of each whole result in the arguments of a call. JSON strings need none."""
+    text = None if isinstance(value, str) else written_text(value)
+    if text is not None:
+        yield place, text
+    if isinstance(value, dict):
+        for key, item in dict.items(value):
+            if isinstance(key, str):
+                yield from texts_in(item, (*place, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*place, index))

@@ -1,1 +1,0 @@
-"""Monty, the engine in this process."""
