@@ -1,13 +1,13 @@
-"""Stops: a child from blocking the host, from running past its time, and from using the memory of the host. Each
-wait has a deadline, nothing blocks in a send, and what a child sends is bounded (`messages`).
+"""Stops: a child from blocking the host, from running past its time, and from using the memory of the host.
+Each wait has a deadline, nothing blocks in a send, and what a child sends is bounded (`messages`).
 
 Does not stop: a child that computes while the host does not ask: its CPU limit does (`inside.fence`).
 
-States of a child: *running* (has a running slot) -> *resting* (`rest`: has a waiting slot) -> *running* (the next
-`ask`) -> *closed*. Any error, and `kill`, end the process; the child is still to be closed.
+States of a child: *running* (has a running slot) -> *resting* (`rest`: has a waiting slot) -> *running*
+(the next `ask`) -> *closed*. Any error, and `kill`, end the process; the child is still to be closed.
 
-What may never happen: a child that is not closed has no slot; a slot is released while the process runs; `kill`
-uses a pidfd that `close` has closed.
+What may never happen: a child that is not closed has no slot; a slot is released while the process runs;
+`kill` uses a pidfd that `close` has closed.
 """
 
 import contextlib
@@ -59,9 +59,9 @@ class ChildProcess:
     def ask(self, *messages: dict[str, Any]) -> dict[str, Any]:
         """Send the messages, then receive one.
 
-        Only the time of this call counts as running time, and not its wait for a slot after `rest`. If the child
-        answers before it has read all, the next call sends the rest. Raises SandboxTimeout, SandboxLimit,
-        SandboxDied, SandboxBusy; after the first three the child has ended.
+        Only the time of this call counts as running time, and not its wait for a slot after `rest`. If the
+        child answers before it has read all, the next call sends the rest. Raises SandboxTimeout,
+        SandboxLimit, SandboxDied, SandboxBusy; after the first three the child has ended.
         """
         if self._state == "resting":
             self._running.acquire(self._client)
@@ -80,7 +80,8 @@ class ChildProcess:
             self._seconds -= time.monotonic() - start
 
     def rest(self) -> bool:
-        """Let the child wait for the host from now on: it gives its running slot back and takes a waiting slot.
+        """Let the child wait for the host from now on: it gives its running slot back and takes a waiting
+        slot.
 
         Returns False if none is free: the caller then closes the child, and replays its run later.
         """

@@ -1,5 +1,5 @@
-"""Stops: messages of a child that are too large, too many, not JSON objects, too deep, or that contain what JSON
-for others cannot (numbers that are not finite, lone surrogates), from reaching the host's code.
+"""Stops: messages of a child that are too large, too many, not JSON objects, too deep, or that contain what
+JSON for others cannot (numbers that are not finite, lone surrogates), from reaching the host's code.
 
 Does not stop: lies. What a message means, the caller checks.
 

@@ -2,8 +2,9 @@
 
 Knows no tools and no messages.
 
-States: *idle* (no process) -> *serving* -> *idle* again if the process dies, or *closed*. The process starts with
-the first `open`, `check` or `get_ready`. Programs run only after one probe has found that the fence holds.
+States: *idle* (no process) -> *serving* -> *idle* again if the process dies, or *closed*. The process
+starts with the first `open`, `check` or `get_ready`. Programs run only after one probe has found that the
+fence holds.
 """
 
 import contextlib

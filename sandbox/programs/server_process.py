@@ -1,7 +1,8 @@
 """Start one program server and ask it for children. Knows nothing of limits on their number, or of messages.
 
-A request is one byte and one descriptor, the child's socket; the answer is one byte and a pidfd of the child. The
-host never learns a pid: a pid may name another process once its owner has been reaped, a pidfd may not.
+A request is one byte and one descriptor, the child's socket; the answer is one byte and a pidfd of the
+child. The host never learns a pid: a pid may name another process once its owner has been reaped, a pidfd
+may not.
 """
 
 import contextlib

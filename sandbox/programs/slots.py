@@ -1,10 +1,11 @@
 """Share the slots of running programs fairly among clients. Knows no process.
 
-States of a slot: *free* -> *taken* (`acquire`) -> *free* or handed to a queued client (`release`). A client that
-finds none free queues. Clients take turns: a client with many queued programs gets every second slot next to a
-client with one.
+States of a slot: *free* -> *taken* (`acquire`) -> *free* or handed to a queued client (`release`). A client
+that finds none free queues. Clients take turns: a client with many queued programs gets every second slot
+next to a client with one.
 
-What may never happen: a slot is free while a program is queued; a slot is lost when a queued program gives up.
+What may never happen: a slot is free while a program is queued; a slot is lost when a queued program gives
+up.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Messages of a child over its socket: four bytes of length (big endian), then a JSON object as UTF-8.
 
-The child has nothing else to read or to write. If the host closes the socket, the child ends. What a child sends
-is untrusted: `sandbox.programs.messages` is the other end, and checks what `send` here only promises.
+The child has nothing else to read or to write. If the host closes the socket, the child ends. What a child
+sends is untrusted: `sandbox.programs.messages` is the other end, and checks what `send` here only promises.
 """
 
 import json

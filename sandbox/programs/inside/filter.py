@@ -57,8 +57,9 @@ _ITSELF = (Condition(0, (0,)),)
 
 _NONE = None  # a call that the machine does not have
 Numbers = tuple[int | None, int | None]
+Calls = Mapping[str, tuple[Numbers, tuple[Condition, ...]]]
 
-CHILD: Mapping[str, tuple[Numbers, tuple[Condition, ...]]] = {
+CHILD: Calls = {
     "read": ((0, 63), _ON_THE_SOCKET),
     "write": ((1, 64), _ON_THE_SOCKET),
     "mmap": ((9, 222), (_NOT_EXECUTABLE, _ANONYMOUS)),
@@ -81,7 +82,8 @@ CHILD: Mapping[str, tuple[Numbers, tuple[Condition, ...]]] = {
 }
 """Name -> its numbers on the `MACHINES`, and what its arguments must be."""
 
-SERVER: Mapping[str, tuple[Numbers, tuple[Condition, ...]]] = CHILD | {
+SERVER: Calls = {
+    **CHILD,
     # It gets a child's socket, and passes that child's pidfd on.
     "recvmsg": ((47, 212), _ON_THE_SOCKET),
     "sendmsg": ((46, 211), _ON_THE_SOCKET),
@@ -112,14 +114,12 @@ SERVER: Mapping[str, tuple[Numbers, tuple[Condition, ...]]] = CHILD | {
 """The same for the server, from the end of its imports on. A child has this filter too, below its own."""
 
 
-def assemble(calls: Mapping[str, tuple[Numbers, tuple[Condition, ...]]], machine: str) -> bytes:
+def assemble(calls: Calls, machine: str) -> bytes:
     """The filter that allows `calls` on one of `MACHINES`: an array of struct sock_filter."""
     return b"".join(struct.pack("=HBBI", *each) for each in _instructions(calls, machine))
 
 
-def _instructions(
-    calls: Mapping[str, tuple[Numbers, tuple[Condition, ...]]], machine: str
-) -> Iterator[Instruction]:
+def _instructions(calls: Calls, machine: str) -> Iterator[Instruction]:
     number_offset, machine_offset = 0, 4  # in struct seccomp_data
     yield LOAD, 0, 0, machine_offset
     yield IF_EQUAL, 1, 0, MACHINES[machine]

@@ -5,7 +5,7 @@ ModuleNotFoundError. All other modules are loaded with their submodules and with
 """
 
 import contextlib
-import datetime
+import datetime as dt
 import encodings
 import importlib
 import pkgutil
@@ -26,12 +26,12 @@ LEFT_OUT = {
         "ftplib imaplib nntplib poplib smtplib smtpd telnetlib xmlrpc wsgiref asyncore asynchat netrc"
     ),
     "works on source files or installs packages": (
-        "compileall py_compile distutils doctest ensurepip lib2to3 modulefinder pdb pip profile cProfile pstats "
-        "pyclbr pydoc pydoc_data tabnanny test ctypes.test trace venv zipapp bdb"
+        "compileall py_compile distutils doctest ensurepip lib2to3 modulefinder pdb pip profile cProfile "
+        "pstats pyclbr pydoc pydoc_data tabnanny test ctypes.test trace venv zipapp bdb"
     ),
     "works on files of a format that few programs need": (
-        "aifc audioop cgi cgitb chunk dbm fileinput imghdr mailbox mailcap msilib shelve sndhdr sunau uu wave "
-        "xdrlib"
+        "aifc audioop cgi cgitb chunk dbm fileinput imghdr mailbox mailcap msilib shelve sndhdr sunau uu "
+        "wave xdrlib"
     ),
     "belongs to another operating system": (
         "asyncio.windows_events asyncio.windows_utils ctypes.macholib ctypes.wintypes encodings.mbcs "
@@ -78,7 +78,7 @@ def _call_late_imports() -> None:
     time.tzset()
     time.localtime()
     time.strptime("1", "%S")
-    datetime.datetime.strptime("1", "%S").replace(tzinfo=datetime.UTC)
+    dt.datetime.strptime("1", "%S").replace(tzinfo=dt.UTC)
     "ä".encode("idna")
     "\N{DIGIT ONE}".encode("unicode_escape")
     compile('"\\N{DIGIT ONE}"', "", "eval")  # the compiler imports unicodedata

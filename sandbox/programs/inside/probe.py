@@ -1,11 +1,11 @@
-"""Stops: running programs where a fence has silently no effect. A child tries what it must not do, by real system
-calls, before any program runs.
+"""Stops: running programs where a fence has silently no effect. A child tries what it must not do, by real
+system calls, before any program runs.
 
 Does not stop: what no act tries; tests/sandbox/programs tries much more.
 
-An act is stopped if it fails with EPERM, the filter's answer: each would succeed, or fail with another error, in a
-process without the filter. No act does harm if it succeeds. The control is a call that must succeed: otherwise the
-acts might fail because nothing can be called.
+An act is stopped if it fails with EPERM, the filter's answer: each would succeed, or fail with another
+error, in a process without the filter. No act does harm if it succeeds. The control is a call that must
+succeed: otherwise the acts might fail because nothing can be called.
 """
 
 import ctypes

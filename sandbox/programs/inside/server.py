@@ -1,13 +1,14 @@
 """The program server: imports what programs may import, then forks a child for each run.
 
-States: *starting* -> *serving* -> ended, when the host closes the control socket. A start that fails is reported
-as one message: `FAILED` and the reason. A request is one byte, `RUN` or `PROBE`, with one descriptor, the child's
-socket; the answer is `DONE` with a pidfd of the child, or `FAILED`.
+States: *starting* -> *serving* -> ended, when the host closes the control socket. A start that fails is
+reported as one message: `FAILED` and the reason. A request is one byte, `RUN` or `PROBE`, with one
+descriptor, the child's socket; the answer is `DONE` with a pidfd of the child, or `FAILED`.
 
 What may never happen:
 
-* The server reads a child's socket: what a program or its results left in the server's memory would be found by
-  all later children. The filter of `fence.enclose_server` allows reading on the control socket only.
+* The server reads a child's socket: what a program or its results left in the server's memory would be
+  found by all later children. The filter of `fence.enclose_server` allows reading on the control socket
+  only.
 * A child is reaped before its pidfd exists, since its pid could then name another process. So the handler of
   SIGCHLD does nothing while a child is forked. The host ends children by their pidfds and never by a pid.
 * A child keeps the control socket: its own socket takes that place (`Fence.enclose`).
@@ -40,8 +41,8 @@ def serve(
 ) -> None:
     """Serve until the host closes the other end of `SOCKET`.
 
-    Each child may map `memory` bytes and compute for about `seconds`, then calls `main`. `without` is for tests:
-    names of rules that are left out (`fence.STEPS`, "server filter", "shared memory").
+    Each child may map `memory` bytes and compute for about `seconds`, then calls `main`. `without` is for
+    tests: names of rules that are left out (`fence.STEPS`, "server filter", "shared memory").
     """
     with socket.socket(fileno=SOCKET) as requests:
         try:
