@@ -5,6 +5,7 @@ Start at `sandbox.engine`, the interface of all engines. The rooms, from top to 
 pyproject.toml):
 
 * `sandbox.monty` and `sandbox.kernel` are the two engines;
+* `sandbox.programs` runs programs in small processes that can only compute;
 * `sandbox.fences` confines kernels;
 * `sandbox.inside` is the code that runs inside a kernel; it imports nothing else of this project.
 
