@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,16 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver
+from emulator.programs.plain_calls import PlainCalls, plain_calls
 from emulator.programs.program import Call, CallRecord, Outcome, Program, ProgramRejected
-from emulator.reading.readers import Statement
+from emulator.programs.saved import SavedProgram
+from emulator.reading.calls import call_statement
+from emulator.reading.readers import Statement, Unreadable
+from emulator.reading.tool_names import ToolNames
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Limits, Session
+from sandbox.engine import Engine, Limits, Paused, Session
 from sandbox.errors import SandboxUnavailable, Unsupported
 from sandbox.monty.engine import MontyEngine
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
 TOOLSET = Toolset.parse(TOOLS)
+NAMED = ToolNames(NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +229,41 @@ MORE = [
     "num('\\ud800')",
     "pass",
 ]
+
+
+@settings(max_examples=100)
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(NAMES),
+            st.none() | st.dictionaries(st.text(max_size=5), JSON) | st.lists(JSON) | st.integers(),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_call_in_json_is_the_one_that_its_python_makes(calls: list[Any]) -> None:
+    """Stored programs are Python: what a reader hands over must not differ from it."""
+    try:
+        statements = [call_statement(name, arguments, NAMED, 1) for name, arguments in calls]
+    except Unreadable:
+        return  # half of a surrogate pair
+    program = Program(tuple(statements))
+    saved = SavedProgram(program, (), (), 0)
+    read, parsed = (
+        plain_calls(one, NAMES) for one in (program, SavedProgram.load(saved.dump()).program)
+    )
+    assert program.calls is not None
+    assert read is not None
+    assert parsed is not None
+    assert steps(read) == steps(parsed)
+
+
+def steps(calls: PlainCalls) -> list[Any]:
+    found = [calls.start("")]
+    while isinstance(found[-1], Paused):
+        found.append(calls.resume())
+    return json.loads(json.dumps([vars(step) for step in found], default=dict))
 
 
 @pytest.mark.parametrize("source", PLAIN)
