@@ -119,7 +119,7 @@ class CellDraft:
             yield from self._draft.settle(after)
             return
         (block, code), self._unsettled = self._unsettled, None
-        is_repeated = self._quotations.repeats_calls(code)
+        is_repeated = self._quotations.repeats_calls([Statement(code, 1)])
         intent = self._judge.judge_cell(
             block.before, self._tools(code), after, is_repeated=is_repeated
         )

@@ -235,8 +235,7 @@ class ProgramDraft:
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        source = "\n".join(statement.source for statement in block.statements)
-        block.is_repeated = self._quotations.repeats_calls(source)
+        block.is_repeated = self._quotations.repeats_calls(block.statements)
         self._unsettled = block
         may_be_shown = block.is_ambiguous or block.before.strip()
         unreadable = block.error and may_be_shown and block.means_a_call(self.names)

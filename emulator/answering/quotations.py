@@ -27,6 +27,7 @@ from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.cached_property import cached_property
 from emulator.protocol import Message
 from emulator.reading.python_syntax import calls_tool
+from emulator.reading.statements import Statement
 from emulator.reading.tool_names import ToolNames
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
@@ -106,29 +107,28 @@ class Quotations:
         pattern = squeezed(text)
         return bool(pattern) and pattern not in self._confirmed and self._occurs(pattern)
 
-    def contains_call(self, source: str, written: str = "") -> bool:
-        """Return True if code makes a call that occurs in a message, and is not the model's own.
-
-        ``written`` is the code as the model wrote it, if that differs.
-        """
-        calls = written_calls(source, self._toolset.names)
+    def contains_call(self, statement: Statement) -> bool:
+        """Return True if a statement makes a call that occurs in a message, and is not the model's own."""
+        calls = written_calls(statement, self._toolset.names)
         if any(call is not None and self._quotes(call) for call in calls):
             return True
         literal = bool(calls) and None not in calls
-        return not literal and (self.contains(source) or bool(written and self.contains(written)))
+        texts = (statement.source, statement.original.strip())
+        return not literal and any(self.contains(text) for text in texts)
 
-    def contains_block(self, text: str, sources: Sequence[str]) -> bool:
+    def contains_block(self, text: str, statements: Sequence[Statement]) -> bool:
         """Return True if a block occurs in a message, and its calls are not all the model's own."""
-        calls = [call for one in sources for call in written_calls(one, self._toolset.names)]
+        calls = [call for one in statements for call in written_calls(one, self._toolset.names)]
         own = all(call is not None and self._is_own(call) for call in calls)
         return not own and self.contains(text)
 
-    def repeats_calls(self, source: str) -> bool:
-        """Return True if all calls in code whose arguments are literals were made before the user's message,
-        which the model answers now."""
+    def repeats_calls(self, statements: Sequence[Statement]) -> bool:
+        """Return True if all calls whose arguments are literals were made before the user's message, which
+        the model answers now."""
         if not self._messages or self._messages[-1].role != "user":
             return False
-        calls = [call for call in written_calls(source, self._toolset.names) if call is not None]
+        found = (call for one in statements for call in written_calls(one, self._toolset.names))
+        calls = [call for call in found if call is not None]
         return bool(calls) and all(call.key in self._earlier_calls for call in calls)
 
     def begins_call(self, call: WrittenCall) -> bool:
@@ -300,7 +300,7 @@ def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> l
     ]
     parts = [text for _, text in effective]
     calls = [text for node, text in effective if calls_tool(node, offered)]
-    if quoted := [text for text in calls if quotations.contains_call(text)]:
+    if quoted := [text for text in calls if quotations.contains_call(Statement(text, 1))]:
         return quoted
     if parts and all(map(quotations.contains, parts)):
         return parts

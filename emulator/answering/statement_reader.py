@@ -15,6 +15,7 @@ class StatementReader:
 
     def __init__(self, toolset: Toolset, quotations: Quotations, *, forced: bool = False) -> None:
         self.names = cached_tool_names(toolset.spellings, toolset.constructors, forced=forced)
+        self._toolset = toolset
         self._python_names = cached_tool_names(toolset.names)
         self._quotations = quotations
         self.foreign = ForeignStatements()
@@ -45,11 +46,10 @@ class StatementReader:
         """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
         for statement in statements:
-            tools = set(used_tools(statement.tree or statement.source, self._python_names))
+            tools = self._tools(statement)
             if tools:
                 block.tools |= tools
-                written = statement.original.strip()
-                if self._quotations.contains_call(statement.source, written):
+                if self._quotations.contains_call(statement):
                     block.quoted.append(statement.source)
             if block.dialect != "python":
                 self.foreign.add(statement, block)
@@ -62,5 +62,12 @@ class StatementReader:
     def _quoted(self, block: DraftBlock) -> list[str]:
         """The text and the statements of a block that is a quotation as a whole."""
         text = block.raw if block.dialect == "command" else block.inner
-        sources = [statement.source for statement in block.statements]
-        return [text, *sources] if self._quotations.contains_block(text, sources) else []
+        if not self._quotations.contains_block(text, block.statements):
+            return []
+        return [text, *(statement.source for statement in block.statements)]
+
+    def _tools(self, statement: Statement) -> set[str]:
+        """The Python names of the offered functions that the statement calls."""
+        if (call := statement.call) is not None:
+            return {call.name} & self._toolset.names
+        return set(used_tools(statement.tree or statement.source, self._python_names))

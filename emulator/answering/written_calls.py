@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.cached_property import cached_property
-from sandbox.parsing import parse
+from emulator.reading.statements import Statement
+from sandbox.parsing import parse, walk
 
 Words = tuple[str, ...]
 
@@ -149,15 +150,19 @@ def _words(value: Any) -> Words:
     return tuple(_WORD.findall(str(value).casefold()))
 
 
-def written_calls(source: str, names: Collection[str]) -> list[WrittenCall | None]:
+def written_calls(code: Statement | str, names: Collection[str]) -> list[WrittenCall | None]:
     """The calls of ``names`` in Python code; None for a call whose arguments are not all literals."""
+    statement = Statement(code, 1) if isinstance(code, str) else code
+    if (call := statement.call) is not None:
+        values = (*call.args, *call.kwargs.values())
+        return [WrittenCall(call.name, values)] if call.name in names else []
     try:
-        tree = parse(source)
+        tree = statement.tree or parse(statement.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     return [
         _read(node, node.func.id)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
     ]
 

@@ -26,8 +26,7 @@ from emulator.programs.run import ProgramRun
 from emulator.programs.run_calls import RunCalls, RunRules
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.errors import SandboxBusy, SandboxUnavailable
-from sandbox.programs.server import ChildProcess, ProgramServer
+from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
 
 log = structlog.get_logger()
 
@@ -77,9 +76,7 @@ class Driver:
         try:
             if self.server is not None:
                 return self.server.open(self.client)
-        except SandboxBusy:
-            raise
-        except SandboxUnavailable as error:
+        except FenceBroken as error:
             log.warning("programs off", reason=error.reason, fix=error.fix)
         raise RunCalls(rules, program).rejected(
             "programs cannot run here",

@@ -1,4 +1,4 @@
-"""Read programs that consist only of calls with literal arguments and of prints, as most programs of models do.
+"""Read programs of calls with literal arguments, and of prints: most programs of models are such.
 
     office = find_place(name="office")
     send(to=["ann", "bob"], text="Lunch?")
@@ -9,9 +9,9 @@ Their calls can be read without an engine: that saves about a third of the cost 
 (docs/performance.md). The calls are bound, validated and ordered by `run_calls`, as those of any program.
 
 A print has no effect on calls if evaluating its values cannot raise: texts, results, and texts that contain
-results (``f"{office}"``). Any part of a result (``office["address"]``) is unknown until the result arrives: there
-every run stops, so no call may follow. What such a program prints is an engine's task: once a result is known,
-a program with prints is not read here.
+results (``f"{office}"``). A part of a result (``office["address"]``) is unknown until the result arrives:
+every run stops there, so no call may follow. Once a result is known, an engine runs a program with prints for
+its output.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ from sandbox.programs.server import ChildProcess
 
 MAX_OUTPUT = 100_000
 """Characters that a program may print."""
-_NO_SYSTEM_CALLS = "a program only computes and calls the offered functions: call one of them instead"
+_NO_SYSTEM_CALLS = (
+    "a program only computes and calls the offered functions: call one of them instead"
+)
 _NO_PACKAGES = "a program has Python's standard library only: write it without this package"
 _HINTS = {
     "PermissionError": _NO_SYSTEM_CALLS,

@@ -186,7 +186,9 @@ class RunCalls:
             raise self.rejected(f"the program makes more than {most} tool calls", line)
         self._bytes += len(json_codec.dumps(call.arguments))
         if self._bytes > MAX_ARGUMENT_BYTES:
-            what = f"the calls of the program have more than {MAX_ARGUMENT_BYTES} bytes of arguments"
+            what = (
+                f"the calls of the program have more than {MAX_ARGUMENT_BYTES} bytes of arguments"
+            )
             raise self.rejected(what, line)
         acts = tool.effect is not Effect.READS
         if reason := self._failure_reason(request.unlooked if acts else ()):

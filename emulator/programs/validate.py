@@ -66,7 +66,8 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
 
 
 def _calls_only_tools(program: Program, toolset: Toolset) -> bool:
-    """Return True if the program consists of literal calls of tools: `Toolset.bind` checks their arguments."""
+    """Return True if readers handed over all statements as calls of tools. `Toolset.bind` checks their
+    arguments."""
     calls = program.calls
     return calls is not None and all(call.name in toolset.names for call in calls)
 

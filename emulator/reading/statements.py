@@ -18,7 +18,7 @@ MAX_STATEMENTS = 5000
 
 @dataclass(frozen=True)
 class LiteralCall:
-    """A call as a reader of JSON or tags has it: the Python name, and the values of its arguments. Read-only."""
+    """A call as a reader of JSON or tags has it: the Python name, and the arguments' values. Read-only."""
 
     name: str
     args: Sequence[Any] = ()

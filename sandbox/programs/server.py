@@ -18,11 +18,12 @@ from sandbox.engine import Limits
 from sandbox.errors import SandboxError, SandboxUnavailable
 from sandbox.programs import probes
 from sandbox.programs.child_process import ChildProcess
+from sandbox.programs.probes import FenceBroken
 from sandbox.programs.server_process import FIX, Handle, ServerDied, ServerProcess, serve_source
 from sandbox.programs.slots import RunningSlots, WaitingSlots
 from sandbox.report import Check
 
-__all__ = ["ChildProcess", "ProgramServer"]
+__all__ = ["ChildProcess", "FenceBroken", "ProgramServer"]
 
 _MiB = 1024 * 1024
 
@@ -51,17 +52,18 @@ class ProgramServer:
         self._children: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
         self._refused = 0
         """The number of acts that the probe found refused; 0 before the probe."""
-        self._broken: SandboxUnavailable | None = None
+        self._broken: FenceBroken | None = None
         """Why programs cannot run on this machine. A server that did not start may start the next time."""
         self._closed = False
 
     def check(self) -> None:
-        """Run the probe, once. Raises SandboxUnavailable where programs cannot run."""
+        """Run the probe, once. Raises FenceBroken where programs cannot run, SandboxUnavailable where they
+        cannot run now."""
         if self._refused:
             return
         with self._lock:
             if self._broken is not None:
-                raise SandboxUnavailable(self._broken.reason, self._broken.fix)
+                raise FenceBroken(self._broken.reason, self._broken.fix)
             if not self._refused:
                 self._refused = self._probe()
 
@@ -129,7 +131,7 @@ class ProgramServer:
         try:
             probes.check_machine()
             return probes.examine(self._fork(probe=True))
-        except probes.FenceBroken as error:
+        except FenceBroken as error:
             self._broken = error
             raise
 

@@ -11,6 +11,7 @@ import pytest
 
 from emulator.answering.quotations import Quotations
 from emulator.protocol import Message
+from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.chat import BOTH, calls
@@ -445,7 +446,7 @@ _TAGS_IN_VALUES = {"MiniMax M3", "FunctionGemma"}
 def test_a_call_in_any_format_is_quoted_in_python(format: Format, variant: str) -> None:
     page = Message(role="tool", content=reply(format, variant), tool_call_id="call_0")
     found = [
-        Quotations([page], EVERY_TOOL).contains_call(f"{name}(**{arguments!r})")
+        Quotations([page], EVERY_TOOL).contains_call(Statement(f"{name}(**{arguments!r})", 1))
         for name, arguments in VARIANTS[variant]
     ]
     unfound = (variant == "no arguments" and format.name in _NO_SIGN) or (

@@ -271,7 +271,9 @@ class CPython:
             future.set_result(result(x))
 
 
-def messages(programs: ProgramServer, source: str, order: Any = "auto") -> tuple[list[list[Any]], str]:
+def messages(
+    programs: ProgramServer, source: str, order: Any = "auto"
+) -> tuple[list[list[Any]], str]:
     """The calls of each message, and what is printed at the end."""
     reader = READERS["python"](cached_tool_names(TOOLSET.spellings))
     program = Program((*reader.feed(source + "\n"), *reader.close()))
@@ -322,7 +324,9 @@ def test_random_coroutines_in_monty_do_as_cpython(programs: ProgramServer, seed:
         check_against_cpython(programs, random_program(random.Random(seed), only_gather=True))
 
 
-def test_coroutines_that_wait_for_each_other_are_refused_with_the_reason(programs: ProgramServer) -> None:
+def test_coroutines_that_wait_for_each_other_are_refused_with_the_reason(
+    programs: ProgramServer,
+) -> None:
     source = "import asyncio\nget_weather('a')\nawait asyncio.Event().wait()"
     with pytest.raises(ProgramRejected, match="every coroutine waits for something"):
         messages(programs, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import json
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -11,31 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emulator.programs.driver import Driver
+from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import Call, CallRecord, Outcome, Program, ProgramRejected
-from emulator.reading.readers import Statement
+from emulator.programs.saved import SavedProgram
+from emulator.reading.calls import call_statement
+from emulator.reading.readers import Statement, Unreadable
+from emulator.reading.tool_names import ToolNames
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Session
-from sandbox.errors import SandboxUnavailable, Unsupported
-from sandbox.programs.server import ProgramServer
+from sandbox.engine import Limits
+from sandbox.errors import SandboxUnavailable
+from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
 TOOLSET = Toolset.parse(TOOLS)
-
-
-class Unable:
-    """An engine that can run nothing."""
-
-    name = "unable"
-
-    def get_ready(self) -> None: ...
-
-    def session(
-        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
-    ) -> AbstractContextManager[Session]:
-        raise Unsupported("not here")
-
-    def close(self) -> None: ...
+NAMED = ToolNames(NAMES)
 
 
 JSON = st.recursive(
@@ -79,7 +69,7 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
         for one in calls
     ]
     read, ran = (
-        Driver(programs, TOOLSET, order=order, one_at_a_time=alone) for engine in (Unable(), monty)
+        Driver(server, TOOLSET, order=order, one_at_a_time=alone) for server in (None, programs)
     )
     assert over_turns(read, written) == engine_outcomes(ran, written)
 
@@ -216,35 +206,67 @@ MORE = [
 ]
 
 
+@settings(max_examples=100)
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(NAMES),
+            st.none() | st.dictionaries(st.text(max_size=5), JSON) | st.lists(JSON) | st.integers(),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_call_in_json_is_the_one_that_its_python_makes(calls: list[Any]) -> None:
+    """Stored programs are Python: what a reader hands over must not differ from it."""
+    try:
+        statements = [call_statement(name, arguments, NAMED, 1) for name, arguments in calls]
+    except Unreadable:
+        return  # half of a surrogate pair
+    program = Program(tuple(statements))
+    saved = SavedProgram(program, (), (), 0)
+    read, parsed = (
+        plain_calls(one, NAMES) for one in (program, SavedProgram.load(saved.dump()).program)
+    )
+    assert program.calls is not None
+    assert read is not None
+    assert parsed is not None
+    assert json.dumps(read.requests, default=vars) == json.dumps(parsed.requests, default=vars)
+
+
 @pytest.mark.parametrize("source", PLAIN)
 def test_calls_with_written_out_arguments_need_no_engine(source: str) -> None:
-    assert Driver([Unable()], TOOLSET).run(Program((Statement(source, 1),))).calls
+    assert Driver(None, TOOLSET).run(Program((Statement(source, 1),))).calls
 
 
 @pytest.mark.parametrize("source", MORE)
 def test_whatever_says_more_is_an_engines(source: str) -> None:
-    with pytest.raises(ProgramRejected, match="cannot be run here"):
-        Driver([Unable()], TOOLSET).run(Program((Statement(source, 1),)))
+    with pytest.raises(ProgramRejected, match="programs cannot run here"):
+        Driver(None, TOOLSET).run(Program((Statement(source, 1),)))
 
 
 def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
     program = Program((Statement("num(1)", 1), Statement("a = num(\n    y=2)", 2)))
     with pytest.raises(ProgramRejected, match="x") as raised:
-        Driver([Unable()], TOOLSET, order="dataflow").run(program)
+        Driver(None, TOOLSET, order="dataflow").run(program)
     assert raised.value.calls == (Call("num", {"x": 1}),)
     assert {one.line for one in raised.value.diagnostics} == {2}
 
 
-class Silent(Unable):
-    """An engine whose sandboxes do not start."""
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (FenceBroken("no seccomp", ""), ProgramRejected),
+        (SandboxUnavailable("", ""), SandboxUnavailable),
+    ],
+    ids=["a machine without a fence", "a server that does not start"],
+)
+def test_only_what_the_model_can_mend_is_the_programs_fault(
+    failure: SandboxUnavailable, raised: type[Exception]
+) -> None:
+    class Silent(ProgramServer):
+        def open(self, client: str = "") -> ChildProcess:
+            raise failure
 
-    def session(
-        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
-    ) -> AbstractContextManager[Session]:
-        raise SandboxUnavailable("a kernel sent no answer for 30 s", "see the log")
-
-
-def test_a_sandbox_that_does_not_start_is_not_the_programs_fault() -> None:
-    """The model was asked to write its program in another way."""
-    with pytest.raises(SandboxUnavailable, match="no answer"):
-        Driver([Unable(), Silent()], TOOLSET).run(Program((Statement("x = num(1)\nx + 1", 1),)))
+    with pytest.raises(raised):
+        Driver(Silent(Limits()), TOOLSET).run(Program((Statement("x = num(1)\nx + 1", 1),)))

@@ -149,7 +149,9 @@ def test_no_call_leaves_after_an_unhandled_failure(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
-def test_without_failures_every_call_leaves(programs: ProgramServer, plan: Plan, data: st.DataObject) -> None:
+def test_without_failures_every_call_leaves(
+    programs: ProgramServer, plan: Plan, data: st.DataObject
+) -> None:
     results = dict.fromkeys(plan.handled_before, "ok")
     sent = play(Driver(programs, TOOLSET), plan, results, data)
     assert sent == plan.handled_before.keys() - plan.needs_failure

@@ -161,9 +161,7 @@ def test_random_programs_make_pythons_calls(
 def test_random_programs_make_pythons_calls_in_any_order_law(
     start_proxy: StartProxy, upstream: ScriptedUpstream, order: str
 ) -> None:
-    assert (
-        hold_the_law(start_proxy(order=order), upstream, range(1000, 1015)) > 0
-    )
+    assert hold_the_law(start_proxy(order=order), upstream, range(1000, 1015)) > 0
 
 
 @pytest.mark.nightly

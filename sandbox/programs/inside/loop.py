@@ -92,7 +92,9 @@ def awaitable(value: Any) -> Any:
     """What ``await`` gets: a result of a tool is no awaitable, but models await it."""
     if _is_result(value):
         return settled(value)
-    return value if asyncio.iscoroutine(value) or hasattr(type(value), "__await__") else settled(value)
+    return (
+        value if asyncio.iscoroutine(value) or hasattr(type(value), "__await__") else settled(value)
+    )
 
 
 async def _member(value: Any) -> Any:

@@ -40,7 +40,12 @@ def _text_methods(base: type) -> dict[str, Any]:
     def equals(self: Any, other: Any) -> Any:
         return self.text == other if isinstance(other, str) else base.__eq__(self, other)
 
-    methods = {"__getattr__": find, "__radd__": added_to, "__eq__": equals, "__hash__": base.__hash__}
+    methods = {
+        "__getattr__": find,
+        "__radd__": added_to,
+        "__eq__": equals,
+        "__hash__": base.__hash__,
+    }
     return {"like": base, **methods} | ({"__add__": added} if base is not dict else {})
 
 

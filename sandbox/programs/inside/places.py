@@ -145,7 +145,10 @@ class _Handler:
 
     def catches(self, frame: FrameType, error: type[Exception]) -> bool:
         try:
-            if self._manager is not None and _value(self._manager, frame) is not contextlib.suppress:
+            if (
+                self._manager is not None
+                and _value(self._manager, frame) is not contextlib.suppress
+            ):
                 return False
             return self._types is None or issubclass(error, _value(self._types, frame))
         except Exception:  # noqa: BLE001 - the handler itself will raise this

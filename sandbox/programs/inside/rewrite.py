@@ -124,7 +124,9 @@ def _is_pure(node: ast.AST) -> bool:
     )
 
 
-def compiled(source: str, first_line: int, places: Places) -> tuple[CodeType | None, CodeType | None]:
+def compiled(
+    source: str, first_line: int, places: Places
+) -> tuple[CodeType | None, CodeType | None]:
     """A statement's code, and the code of the expression that ends it, if any. Adds its `places`.
 
     Raises SyntaxError, ValueError, RecursionError, MemoryError.
@@ -139,11 +141,12 @@ def compiled(source: str, first_line: int, places: Places) -> tuple[CodeType | N
 
 
 def _compile(tree: Any, mode: str) -> CodeType:
-    code: CodeType = compile(tree, FILE, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code: CodeType = compile(
+        tree, FILE, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+    )
     return code
 
 
 def awaits(code: CodeType) -> bool:
     """Return True if the code has a top-level ``await``."""
     return bool(code.co_flags & _AWAITS)
-

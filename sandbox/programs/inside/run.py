@@ -62,7 +62,12 @@ from sandbox.programs.inside.rewrite import awaits, compiled
 
 _MAX_MESSAGE = 2_000
 """Characters of an exception's message."""
-_CONVERSIONS: dict[int, Callable[[Any], Any]] = {-1: lambda value: value, 115: str, 114: repr, 97: ascii}
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {
+    -1: lambda value: value,
+    115: str,
+    114: repr,
+    97: ascii,
+}
 """Of an f-string: ``!s``, ``!r``, ``!a``."""
 
 
@@ -375,7 +380,9 @@ def _line(frame: FrameType | None) -> int | None:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == FILE]
+    lines = [
+        one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == FILE
+    ]
     try:
         message = plain_text(str(error))[:_MAX_MESSAGE]
     except Exception:  # noqa: BLE001 - the program's own exception
