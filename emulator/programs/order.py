@@ -21,8 +21,8 @@ from emulator.settings import Order
 from emulator.tools.effects import Effect
 from emulator.tools.tool import Tool
 
-Batch = tuple[int, int]
-"""The site of a simultaneous expression, and which evaluation of it."""
+Batch = int
+"""The number of an evaluation of a simultaneous expression; 0 for a call outside of one."""
 
 #: Arguments that name a resource. The first argument of a call always counts as one.
 _RESOURCE_ARGUMENTS = frozenset(
@@ -44,13 +44,13 @@ class PendingCalls:
         self.total = 0
         self.acting = 0
         """How many of them do more than read."""
-        # Each counter counts per batch, and under None all calls.
-        self._calls: Counter[Batch | None] = Counter()
-        self._readers: Counter[Batch | None] = Counter()
-        self._by_tool: dict[str, Counter[Batch | None]] = defaultdict(Counter)
-        self._by_key: dict[Hashable, Counter[Batch | None]] = defaultdict(Counter)
+        # Each counter counts per batch, and under 0 all calls.
+        self._calls: Counter[Batch] = Counter()
+        self._readers: Counter[Batch] = Counter()
+        self._by_tool: dict[str, Counter[Batch]] = defaultdict(Counter)
+        self._by_key: dict[Hashable, Counter[Batch]] = defaultdict(Counter)
 
-    def accepts(self, tool: Tool, arguments: Mapping[str, Any], batch: Batch | None) -> bool:
+    def accepts(self, tool: Tool, arguments: Mapping[str, Any], batch: Batch) -> bool:
         """Return True if this call may be sent together with every pending call. Runs in constant time."""
         if self._order == "dataflow" or not self.total:
             return True
@@ -66,7 +66,7 @@ class PendingCalls:
         keys = _conflicting_keys(tool, arguments)
         return not any(_outside(self._by_key[key], batch) for key in keys if key in self._by_key)
 
-    def add(self, tool: Tool, arguments: Mapping[str, Any], batch: Batch | None) -> None:
+    def add(self, tool: Tool, arguments: Mapping[str, Any], batch: Batch) -> None:
         self.total += 1
         counters = [self._calls]
         self.acting += tool.effect is not Effect.READS
@@ -76,12 +76,12 @@ class PendingCalls:
             counters.append(self._by_tool[tool.name])
             counters += [self._by_key[key] for key in _resource_keys(tool, arguments)]
         for counter in counters:
-            counter.update({None, batch})
+            counter.update({0, batch})
 
 
-def _outside(counter: Counter[Batch | None], batch: Batch | None) -> int:
+def _outside(counter: Counter[Batch], batch: Batch) -> int:
     """How many of the counted calls are not in ``batch``."""
-    return counter[None] - (counter[batch] if batch is not None else 0)
+    return counter[0] - (counter[batch] if batch else 0)
 
 
 def _resource_keys(tool: Tool, arguments: Mapping[str, Any]) -> Iterator[Hashable]:
