@@ -20,10 +20,10 @@ import structlog
 from emulator import metrics, traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.programs.open_run import OpenRun
-from emulator.programs.plain_calls import PlainCalls, plain_calls
+from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import CallRecord, Outcome, Program
 from emulator.programs.run import ProgramRun
-from emulator.programs.run_calls import RunCalls, RunRules
+from emulator.programs.run_calls import CallRequest, RunCalls, RunRules
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
@@ -85,14 +85,17 @@ class Driver:
 
 
 def _read(
-    rules: RunRules, program: Program, plain: PlainCalls, recorded: Sequence[CallRecord]
+    rules: RunRules,
+    program: Program,
+    requests: Sequence[CallRequest],
+    recorded: Sequence[CallRecord],
 ) -> Outcome:
     """The outcome of a program of literal calls, which looks at no result."""
     calls = RunCalls(rules, program, recorded, is_plain=True)
     unlooked = [place for place, one in enumerate(recorded) if one.failure]
-    for request in plain.requests:
+    for request in requests:
         if calls.answer(replace(request, unlooked=unlooked)) is None:
             calls.end_if_failed(unlooked)
             return calls.outcome(stopped=True)
     calls.end_if_failed(unlooked)
-    return calls.outcome(stopped=plain.stops)
+    return calls.outcome()

@@ -5,13 +5,11 @@
     [send(**{"to": ["eve"], "text": "Dinner?"}), find_place(name="home")]
     print("Sent:", office["address"])
 
-Their calls can be read without an engine: that saves about a third of the cost of such a request
-(docs/performance.md). The calls are bound, validated and ordered by `run_calls`, as those of any program.
+Their calls can be read, and nothing runs: that saves a fork and a replay (docs/performance.md). The calls are bound, validated and ordered by `run_calls`, as those of any program.
 
-A print has no effect on calls if evaluating its values cannot raise: texts, results, and texts that contain
-results (``f"{office}"``). A part of a result (``office["address"]``) is unknown until the result arrives:
-every run stops there, so no call may follow. Once a result is known, an engine runs a program with prints for
-its output.
+What is printed may be texts, results, parts of them (``office["address"]``) and texts that contain these. A part
+may be missing: then the program raises there, so acting calls after it wait (`CallRequest.skips_output`).
+Once a result is known, a child runs a program with prints for its output.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from emulator.programs.program import Program
@@ -28,18 +25,9 @@ from emulator.programs.sites import called_tool
 from sandbox.programs.inside.digests import digest
 
 
-@dataclass(frozen=True)
-class PlainCalls:
-    """The calls of a program, in order."""
-
-    requests: Sequence[CallRequest]
-    stops: bool
-    """After the calls the program prints a part of a result: it waits there."""
-
-
 def plain_calls(
     program: Program, tools: Collection[str], *, with_output: bool = False
-) -> PlainCalls | None:
+) -> Sequence[CallRequest] | None:
     """The calls of ``program``. Returns None unless the program consists only of literal calls, lists of
     such calls, and prints.
 
@@ -57,11 +45,11 @@ def plain_calls(
         return None
     if not reading.requests or (with_output and reading.prints):
         return None
-    return PlainCalls(reading.requests, reading.stops)
+    return reading.requests
 
 
 class _NotPlain(Exception):
-    """The program needs an engine."""
+    """The program must run."""
 
 
 class _Reading:
@@ -72,9 +60,9 @@ class _Reading:
         self._results: dict[str, bool] = {}
         """Variable -> True if it is one result, False if it is a list of results."""
         self._line = 0
-        self.stops = False
-        """A print needs a result: no call may follow."""
         self.prints = False
+        self._skips = False
+        """A print needs a result."""
         self.requests: list[CallRequest] = []
 
     def statement(self, statement: ast.stmt) -> None:
@@ -86,7 +74,7 @@ class _Reading:
                 self.prints = True
                 for value in values:
                     self._printed(value)
-            case ast.Expr(value=ast.Name() | ast.Subscript() | ast.Attribute() as value):
+            case ast.Expr(value=ast.Name() as value):
                 self.prints = True
                 self._printed(value)
             case ast.Assign(targets=[ast.Name(id=target)], value=value) if (
@@ -102,10 +90,13 @@ class _Reading:
     def call(
         self, tool: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int, batch: int = 0
     ) -> None:
-        if self.stops or tool not in self._tools:
+        if tool not in self._tools:
             raise _NotPlain
         key = digest(tool, args, kwargs)
-        self.requests.append(CallRequest(tool, args, kwargs, line=line, key=key, batch=batch))
+        request = CallRequest(
+            tool, args, kwargs, line=line, key=key, batch=batch, skips_output=self._skips
+        )
+        self.requests.append(request)
 
     def _calls(self, value: ast.expr) -> None:
         """One call of a tool, awaited or not, or a display of such calls."""
@@ -134,7 +125,7 @@ class _Reading:
             ):
                 self._printed(part)
             case _ if self._is_part(value):
-                self.stops = True
+                self._skips = True
             case _:
                 self._calls(value)
 

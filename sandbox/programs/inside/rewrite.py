@@ -9,7 +9,7 @@
 | ``p.search(a)``, ``s.join(a)`` | ``_attribute_(p, "search")(a)``, ``_attribute_(s, "join")(a)`` |
 | ``[f(a), g(b)]``, ``gather(f(a))`` | ``_together_(_begin_(1), [f(a), g(b)])``, ... |
 | ``except E:`` | its first line is ``_caught_()`` |
-| ``print(f"{a['b']}")`` | ``print(_quiet_(lambda: f"{a['b']}"))`` |
+| ``print(a["b"])`` | ``print(_quiet_(lambda: a["b"]))`` |
 | ``return a`` outside functions | ``raise _Returned_(a)`` |
 
 No pass asks where a value comes from.
@@ -30,6 +30,7 @@ _PURE = frozenset(
     " format split replace isoformat".split()
 )
 """Functions that do nothing but compute."""
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 _AWAITS = 0x80
 """inspect.CO_COROUTINE."""
@@ -38,19 +39,19 @@ _AWAITS = 0x80
 class _Rewrite(ast.NodeTransformer):
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._functions = 0
-        """How many functions enclose the current node."""
+        self._scopes: list[type] = []
+        """The functions and classes around the current node."""
 
     def _call(self, name: str, at: ast.AST, *arguments: Any) -> ast.Call:
         function = ast.copy_location(ast.Name(name, ast.Load()), at)
         return ast.copy_location(ast.Call(function, list(arguments), []), at)
 
     def visit(self, node: ast.AST) -> Any:
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        site = self._places.site(node)
-        self._functions += is_function
+        site, depth = self._places.site(node), len(self._scopes)
+        if isinstance(node, _FUNCTIONS | ast.ClassDef):
+            self._scopes.append(type(node))
         visited = super().visit(node)
-        self._functions -= is_function
+        del self._scopes[depth:]
         if not site:
             return visited
         begin = self._call("_begin_", node, ast.Constant(site))
@@ -58,7 +59,7 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> Any:
         self.generic_visit(node)
-        if self._functions:
+        if self._scopes:
             return node
         value = node.value or ast.Constant(None)
         return ast.copy_location(ast.Raise(self._call("_Returned_", node, value)), node)
@@ -103,8 +104,9 @@ class _Rewrite(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        is_print = isinstance(node.func, ast.Name) and node.func.id == "print"
-        quiet = [is_print and isinstance(one, ast.JoinedStr) and _is_pure(one) for one in node.args]
+        is_print = isinstance(node.func, ast.Name) and node.func.id == "print" and not node.keywords
+        is_print &= self._scopes[-1:] != [ast.ClassDef]  # a lambda does not see its names
+        quiet = [is_print and _is_pure(one) for one in node.args]
         self.generic_visit(node)
         node.args = [
             self._call("_quiet_", one, ast.copy_location(ast.Lambda(_NO_ARGUMENTS, one), one))
@@ -117,7 +119,9 @@ class _Rewrite(ast.NodeTransformer):
 
 def _is_pure(node: ast.AST) -> bool:
     """Return True if later lines cannot notice that part of the expression was skipped."""
-    acts = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+    if isinstance(node, ast.Constant | ast.Name):
+        return False  # nothing to skip
+    acts = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Starred)
     return not any(
         isinstance(part, acts) or (isinstance(part, ast.Call) and called_name(part) not in _PURE)
         for part in ast.walk(node)

@@ -258,10 +258,13 @@ class Run:
         return failure(text, failed) if failed else text
 
     def _print(self, *values: Any, **options: Any) -> None:
-        if any(map(is_unknown, values)):
-            return  # the output is not shown: it depends on a pending call
+        if self._pending and options.get("file") in (None, self._output):
+            # Not shown: it may depend on a pending call. Only a value of the program's own class is asked.
+            if not all(map(_has_text, values)):
+                self._evaluate_quietly(lambda: list(map(str, values)))
+            return
         shown = (plain_text(str(value)) if is_failed(value) else value for value in values)
-        builtins.print(*shown, **options)
+        builtins.print(*shown, **options)  # noqa: T201 - the program does
 
     def caught(self, error: BaseException | None = None) -> None:
         """A handler has caught an exception: the program has looked at the failures that the expression
@@ -363,6 +366,15 @@ class Run:
     def _send(self, **message: Any) -> None:
         replayed, self._replayed = self._replayed, []
         channel.send({"replayed": replayed, **message})
+
+
+def _has_text(value: Any, depth: int = 8) -> bool:
+    """Return True if the text of a value cannot raise, whatever an unknown result in it will be."""
+    kind = getattr(type(value), "like", type(value))
+    if is_unknown(value) or kind in (str, int, float, bool, types.NoneType):
+        return True
+    parts = dict.values(value) if kind is dict else value if kind in (list, tuple) else None
+    return parts is not None and depth > 0 and all(_has_text(part, depth - 1) for part in parts)
 
 
 def _formatted(part: Any) -> Any:
