@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import queue
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,14 +53,21 @@ class Loop(asyncio.BaseEventLoop):
     """An event loop without I/O whose clock is `clock`."""
 
     _selector: Any
+    _ready: deque[Any]
 
     def __init__(self) -> None:
         super().__init__()
         self._selector = _NoSelector()
         self._iteration = 0
+        self._main: asyncio.Future[Any] | None = None
 
     def time(self) -> float:
         return clock.elapsed()
+
+    def run_until_complete(self, future: Any) -> Any:
+        self._main = asyncio.ensure_future(future, loop=self)
+        with running(None):
+            return super().run_until_complete(self._main)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002
         # What starts in the same iteration runs at the same time.
@@ -68,7 +76,14 @@ class Loop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self._iteration += 1
+        later: list[Any] = []
+        if self._main is not None and self._main.done():
+            # Only stop: a task that nobody awaits makes no more calls.
+            stop = asyncio.base_events._run_until_complete_cb  # type: ignore[attr-defined]
+            later = [one for one in self._ready if one._callback is not stop]
+            self._ready = deque(one for one in self._ready if one._callback is stop)
         super()._run_once()  # type: ignore[misc]
+        self._ready.extend(later)
 
     def _process_events(self, event_list: Any) -> None:
         """There are none."""
@@ -81,7 +96,18 @@ class Loop(asyncio.BaseEventLoop):
 
 
 def in_task() -> bool:
-    return asyncio._get_running_loop() is not None
+    return asyncio._get_running_loop() is not None and asyncio.current_task() is not None
+
+
+@contextlib.contextmanager
+def running(loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
+    """As in a notebook, a statement may make tasks although it awaits nothing, and may run a loop."""
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(outer)
 
 
 def _is_result(value: Any) -> bool:
@@ -141,8 +167,9 @@ def _change_asyncio() -> None:
         as_completed_ordered,
     )
     asyncio.TaskGroup.create_task = create_task_in_group  # type: ignore[method-assign]
-    for name in ("wait_for", "shield", "create_task", "ensure_future", "run"):
+    for name in ("wait_for", "shield", "create_task", "ensure_future"):
         setattr(package, name, _first_as_task(getattr(asyncio, name)))
+    package.run = running(None)(_first_as_task(asyncio.run))
     for module in (asyncio, asyncio.events):
         module.new_event_loop = Loop  # type: ignore[assignment]
     find: Any = getattr(asyncio.events, "_get_event_loop_policy", None)  # from Python 3.14

@@ -110,7 +110,7 @@ class Run:
         self._batches: dict[Hashable, int] = {}
         self._members: dict[int, list[tuple[bool, Any]]] = {}
         """The results of the open evaluation of each display: (a handler would catch a failure, value)."""
-        self._runner: asyncio.Runner | None = None
+        self._runner = asyncio.Runner()
         self._value: Any = None
         self._output = _Output(opening["output"], lambda: self._end("limit", message="output"))
         WATCH.look = self._look
@@ -327,11 +327,9 @@ class Run:
             self._end("raised", error=error)
 
     def _evaluate(self, code: CodeType) -> Any:
-        value = eval(code, self._names)  # noqa: S307 - what a child is for
-        if awaits(code):
-            self._runner = self._runner or asyncio.Runner()
-            value = self._runner.run(value)
-        return value
+        with loop.running(self._runner.get_loop()):
+            value = eval(code, self._names)  # noqa: S307 - what a child is for
+        return self._runner.run(value) if awaits(code) else value
 
     def ready(self) -> None:
         """Report that the statements are executed."""
