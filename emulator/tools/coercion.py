@@ -48,8 +48,8 @@ def to_number(value: Any) -> Any:
 
 
 def to_string(value: Any) -> Any:
-    """A whole number has one spelling (``zip=10115``); 1.10 and true do not."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _NOT_COERCED
+    """The JSON text of a number or a boolean: ``zip=10115`` is "10115", True is "true"."""
+    return json.dumps(value) if isinstance(value, int | float) else _NOT_COERCED
 
 
 _WORDS: dict[str, dict[str, Any]] = {
@@ -155,8 +155,9 @@ class Coercion:
                 coerced = self._coerce_children(coerced, kind, view, schema)
                 if self.expanded.admits(coerced, schema):
                     return coerced
-            if kind == "array" and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
-                return value  # a list that cannot be read is not a list of one text
+            is_text = coerced is _NOT_COERCED or not self.expanded.admits(value, _item(view, 0))
+            if kind == "array" and (_is_list(value) or not is_text):
+                return value  # an object, or a list that cannot be read, is not a list of one text
         if kind == "array" and value is not None and not wrapped:
             coerced = [self.value(value, _item(view, 0), wrapped=True)]
             if self.expanded.admits(coerced, schema):
@@ -242,6 +243,10 @@ def _python_literal(text: str) -> Any:
     if len(text) > MAX_LITERAL:
         raise ValueError("too long")
     return json.loads(json.dumps(literal(text.strip()), allow_nan=False))  # a tuple becomes a list
+
+
+def _is_list(text: str) -> bool:
+    return text.strip()[:1] == "[" and text.strip()[-1:] == "]"
 
 
 def _letters_and_digits(text: str) -> str:

@@ -201,7 +201,7 @@ UNHANDLED: list[tuple[str, str, list[list[str]]]] = [
     ("another condition", 'x = run("a")\nif 1 < 2:\n    deploy("b")', [["a"]]),
     ("finally", 'try:\n    run("a")\nfinally:\n    deploy("b")', [["a"]]),
     ("another exception", 'try:\n    run("a")\nexcept KeyError:\n    deploy("b")', [["a"]]),
-    ("a read", 'run("a")\nread_file("b")', [["a"]]),
+    ("a read between", 'run("a")\nread_file("b")\ndeploy("c")', [["a"], ["b"]]),
     ("a function", 'def f(t):\n    return run(t)\nf("a")\nf("b")', [["a"]]),
     ("gather", 'import asyncio\nasync def f():\n    return await asyncio.gather(run("a"), run("c"))\n'
      'asyncio.run(f())\ndeploy("b")', [["a", "c"]]),

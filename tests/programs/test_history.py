@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import json
+from contextlib import closing
 from typing import Any
 
 import hypothesis
 import openai
 import pytest
 from hypothesis import strategies as st
-from sandbox.monty.engine import MontyEngine
 
 from app import create_app
 from emulator.answering.python_calls import literal
 from emulator.settings import Settings
+from sandbox.engine import Limits
+from sandbox.programs.server import ProgramServer
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
-from tests.support.chat import plain
+from tests.support.chat import calls, plain
 from tests.support.programs import CHAIN, LOCAL, TOOLS, result, started
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
@@ -274,8 +276,13 @@ def test_a_record_that_is_lost_means_the_calls_and_their_results(
     assert shown[2]["content"] == block('check(id="a2")')
 
 
-@pytest.mark.parametrize("schema", [None, strings("town")])
-@pytest.mark.parametrize("code", ["look(city='Oslo')", "x = look(city='Oslo')\nprint(x)\nact(x=x)"])
+THEN_ACTS = "x = look(city='Oslo')\nprint(x)\nact(x=x)"
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [(None, "look(city='Oslo')"), (None, THEN_ACTS), (strings("town"), "look(city='Oslo')")],
+)
 def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
     client: openai.OpenAI, upstream: ScriptedUpstream, schema: Any, code: str
 ) -> None:
@@ -291,6 +298,20 @@ def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
     assert second.choices[0].message.content == "It is warm."
     assert last_prompt(upstream).startswith("Results:")
     assert last_prompt(upstream).endswith("returned:\n4 degrees")
+
+
+def test_a_program_goes_on_after_a_call_whose_tool_has_changed_since(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    act = function("act", strings("x"))
+    upstream.reply(block(THEN_ACTS))
+    ask: Any = [{"role": "user", "content": "How is it?"}]
+    first = plain(client, model="m", messages=ask, tools=[function("look", strings("city")), act])
+    message: Any = first.choices[0].message
+    messages = [*ask, message, result(message.tool_calls[0], "4 degrees")]
+    tools = [function("look", strings("town")), act]
+    second = plain(client, model="m", messages=messages, tools=tools)
+    assert calls(second) == [("act", {"x": "4 degrees"})]
 
 
 def test_images_in_results_are_shown_with_what_the_program_printed(
@@ -329,13 +350,13 @@ def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
     upstream.reply(block("x = check('a2')\nprint(x)"), "I see.")
     settings = Settings(base_url=upstream.base_url, api_key="k", store=":memory:")
     with (
-        MontyEngine(workers=1, patience=0.01) as engine,
-        serve(create_app(settings, engines=[engine])) as url,
+        closing(ProgramServer(Limits(), most=1)) as programs,
+        serve(create_app(settings, programs=programs)) as url,
     ):
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
         messages, message = started(client, "")
         messages.append(result(message.tool_calls[0], "on time"))
-        with engine.session(frozenset()):
+        with programs.open():
             answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
     assert 'check(id="a2") returned:\non time' in last_prompt(upstream)

@@ -1,4 +1,4 @@
-"""Random programs with random failures: no call leaves after a failure that the program has not handled.
+"""Random programs with random failures: no acting call leaves after a failure that was not handled.
 
 A program is a list of steps, so the reference knows which failures each call may follow. Results come in any
 order, some of them later than others.
@@ -104,7 +104,7 @@ def record(call: Any, text: str) -> CallRecord:
 
 
 def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObject) -> set[str]:
-    """The calls that were sent. Fails if one was sent after a failure that was not handled."""
+    """The calls that were sent. Fails if one acts after a failure that was not handled."""
     program = Program((Statement("\n".join(plan.lines), 1),))
     recorded: list[CallRecord] = []
     for _ in range(60):
@@ -120,6 +120,8 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
         for call in new:
             key = call.arguments["x"]
             assert Failure.REFUSED not in failures.values(), (plan.lines, key, failures)
+            if call.name == "read_file":
+                continue
             earlier = {one for one in failures if int(one[1:]) < int(key[1:])}
             assert earlier <= plan.handled_before[key], (plan.lines, key, failures)
         recorded += [CallRecord(call) for call in new]
@@ -136,7 +138,7 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
-def test_no_call_leaves_after_an_unhandled_failure(
+def test_no_acting_call_leaves_after_an_unhandled_failure(
     programs: ProgramServer, plan: Plan, data: st.DataObject
 ) -> None:
     texts = st.sampled_from(["ok", "ok", *RESULTS])

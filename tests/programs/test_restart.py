@@ -40,7 +40,7 @@ def start(upstream: ScriptedUpstream, store: str, tmp_path: Path) -> Iterator[St
     with ExitStack() as running:
 
         def start_one() -> tuple[Process, openai.OpenAI]:
-            options = ("--store", store, "--engines", "monty", "--log-level", "warning")
+            options = ("--store", store, "--log-level", "warning")
             process, url = running.enter_context(
                 proxy(upstream.base_url, tmp_path / "proxy.log", *options)
             )

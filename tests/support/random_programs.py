@@ -14,6 +14,7 @@ import re
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
+from sandbox.programs.inside import notation
 from tests.support.random_source import SourceWriter
 from tests.support.tools import function
 
@@ -54,7 +55,7 @@ def reference(source: str) -> tuple[list[tuple[str, Any]], str, bool]:
     def tool(name: str) -> Any:
         def call(x: Any) -> Any:
             sent_calls.append((name, json.loads(json.dumps(x))))
-            return json.loads(json.dumps(result(name, x)))
+            return notation.result(on_the_wire(result(name, x)), as_text=name == "txt")
 
         return call
 

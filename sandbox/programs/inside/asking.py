@@ -27,7 +27,6 @@ from sandbox.programs.inside.results import (
 )
 
 PATTERN_METHODS = ("match", "search", "fullmatch", "findall", "finditer")
-TEXT_METHODS = ("join", "format")
 
 
 class _Asking(type):
@@ -59,13 +58,29 @@ def _is_instance(value: Any, kind: Any) -> bool:
 NAMES: dict[str, Any] = {"type": Type, "isinstance": _is_instance}
 
 
+NOTICED = frozenset((*PATTERN_METHODS, "join", "format", "get"))
+
+
+def item(container: Any, key: Any) -> Any:
+    """``container[key]``."""
+    return container[_key(container, key)]
+
+
+def _key(container: Any, key: Any) -> Any:
+    """`key`, or its text if it is a number that only its text finds: ``{"1.10": "LTS"}[version]``."""
+    text = number_text(key)
+    return text if text is not None and type(container) is dict and key not in container else key
+
+
 def attribute(value: Any, name: str) -> Any:
-    """``value.name``, for the names of `PATTERN_METHODS` and `TEXT_METHODS`: a pattern's methods look at the
-    text, and what ``join`` and ``format`` make of failures is a failure."""
+    """``value.name``, for the names of `NOTICED`: a pattern's methods look at the text, and what ``join`` and
+    ``format`` make of failures is a failure."""
+    if name == "get" and type(value) is dict:
+        return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)
     if type(value) is re.Pattern:
         return _looking(found, seen)
-    if type(value) is not str or name not in TEXT_METHODS:
+    if type(value) is not str or name not in ("join", "format"):
         return found
 
     def carry(*args: Any, **kwargs: Any) -> Any:

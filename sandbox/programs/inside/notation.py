@@ -57,7 +57,14 @@ def _number(base: type) -> Any:
             return base.__format__(self, spec)
         return format(self.text, spec if pads[1] else f">{spec}")
 
+    def equals(self: Any, other: Any) -> Any:
+        """Two results are equal as texts if one says more than its value: version 3.10 is not 3.1."""
+        theirs = other if isinstance(other, str) else number_text(other)
+        is_text = isinstance(other, str) or (theirs is not None and not (_is_plain(self) and _is_plain(other)))
+        return self.text == theirs if is_text else base.__eq__(self, other)
+
     shown = {"__str__": written, "__repr__": written, "__format__": written}
+    shown |= {"__eq__": equals, "__len__": lambda self: len(self.text)}
     return type(base.__name__, (base,), _text_methods(base) | shown)
 
 
@@ -65,7 +72,20 @@ def _object(base: type) -> Any:
     def written(self: Any) -> str:
         return base.__repr__(self) if (text := written_text(self)) is None else text
 
-    return type(base.__name__, (base,), _text_methods(base) | {"__str__": written})
+    def item(self: Any, key: Any) -> Any:
+        return self.text[key] if isinstance(key, slice) and base is dict else base.__getitem__(self, key)
+
+    def contains(self: Any, item: Any) -> bool:
+        """Words that are no item are looked for in the text."""
+        has_words = isinstance(item, str) and " " in item.strip()
+        return base.__contains__(self, item) or (has_words and item in self.text)
+
+    methods = {"__str__": written, "__getitem__": item, "__contains__": contains}
+    return type(base.__name__, (base,), _text_methods(base) | methods)
+
+
+def _is_plain(number: Any) -> bool:
+    return bool(json.dumps(number) == number.text)
 
 
 _TYPES: dict[type, Any] = {

@@ -7,6 +7,7 @@
 | ``await a`` | ``await _awaitable_(a)`` |
 | ``f"{a:>9} b"`` | ``_text_((a, -1, ">9"), " b")`` |
 | ``p.search(a)``, ``s.join(a)`` | ``_attribute_(p, "search")(a)``, ``_attribute_(s, "join")(a)`` |
+| ``d[a]`` | ``_item_(d, a)`` |
 | ``[f(a), g(b)]``, ``gather(f(a))`` | ``_together_(_begin_(1), [f(a), g(b)])``, ... |
 | ``except E:`` | its first line is ``_caught_()`` |
 | ``print(a["b"])`` | ``print(_quiet_(lambda: a["b"]))`` |
@@ -21,10 +22,9 @@ import ast
 from types import CodeType
 from typing import Any
 
-from sandbox.programs.inside.asking import PATTERN_METHODS, TEXT_METHODS
+from sandbox.programs.inside.asking import NOTICED
 from sandbox.programs.inside.places import FILE, Places, called_name
 
-_NOTICED = frozenset((*PATTERN_METHODS, *TEXT_METHODS))
 _PURE = frozenset(
     "len round str int float sum min max sorted repr abs get upper lower strip title join items keys values"
     " format split replace isoformat".split()
@@ -83,9 +83,15 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or node.attr not in _NOTICED:
+        if not isinstance(node.ctx, ast.Load) or node.attr not in NOTICED:
             return node
         return self._call("_attribute_", node, node.value, ast.Constant(node.attr))
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or isinstance(node.slice, ast.Constant | ast.Slice | ast.Tuple):
+            return node
+        return self._call("_item_", node, node.value, node.slice)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
         return self._call("_text_", node, *map(self._part, node.values))

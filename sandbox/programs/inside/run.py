@@ -128,6 +128,7 @@ class Run:
             _awaitable_=loop.awaitable,
             _begin_=self._begin,
             _caught_=self.caught,
+            _item_=asking.item,
             _quiet_=self._evaluate_quietly,
             _seen_=seen,
             _seen_deep_=seen_deep,
@@ -259,10 +260,11 @@ class Run:
 
     def _print(self, *values: Any, **options: Any) -> None:
         if self._pending and options.get("file") in (None, self._output):
-            # Not shown: it may depend on a pending call. Only a value of the program's own class is asked.
-            if not all(map(_has_text, values)):
-                self._evaluate_quietly(lambda: list(map(str, values)))
-            return
+            skipped, given = self._skipped, values
+            values = self._evaluate_quietly(lambda: tuple(map(str, given)))
+            if is_unknown(values):
+                self._skipped = skipped or not all(map(_has_text, given))
+                return
         shown = (plain_text(str(value)) if is_failed(value) else value for value in values)
         builtins.print(*shown, **options)  # noqa: T201 - the program does
 
@@ -314,7 +316,8 @@ class Run:
             if value is not None:
                 self._value = self._evaluate(value)
         except Returned as returned:
-            self._value = returned.args[0]
+            if returned.args[0] is not None:
+                self._print(returned.args[0])
             self._end("finished")
         except SystemExit as error:
             if error.code not in (None, 0):
@@ -338,11 +341,8 @@ class Run:
     # Messages
 
     def _shown(self) -> dict[str, Any]:
-        """The output, and the repr of the last expression's value. Empty while a call is pending: they may
-        depend on it."""
-        if self._pending:
-            return {"output": "", "value": None}
-        value, self._value = self._value, None
+        """The output, and the repr of the last expression's value, unless it may depend on a pending call."""
+        value, self._value = None if self._pending else self._value, None
         self._quiet += 1
         try:
             text = None if value is None else plain_text(repr(value))
