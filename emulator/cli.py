@@ -170,7 +170,7 @@ def _explain(arguments: Sequence[str]) -> int:
     parser = OptionParser(
         prog=f"{_program()} explain",
         description="Show what a model sees of the tools, and how the proxy would read a reply.",
-        epilog="Settings (--profile tiny, --engines monty ...) may follow.",
+        epilog="Settings (--profile tiny, --order strict ...) may follow.",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -18,7 +18,7 @@ from tests.support.processes import NEW_PROCESS, Process, members, wait_until
 COMMANDS = {
     "serve": ["--port", "0", "--files-dir", ":temporary:"],
     "serve with workers": ["serve", "--port", "0", "--workers", "2"],
-    "doctor": ["doctor", "--engines", "monty", "--mcp", "silent=sleep 1000"],
+    "doctor": ["doctor", "--mcp", "silent=sleep 1000"],
     "upstream": ["upstream", "--ask"],
     "fit": ["fit"],
 }

@@ -53,7 +53,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
         ScriptedUpstream(default=CALL) as upstream,
         served(
             *("--port", "0", "--host", "0.0.0.0", "--client-keys", "first,second"),
-            *("--base-url", upstream.base_url, "--drain-seconds", "3600", "--warm-kernels", "3"),
+            *("--base-url", upstream.base_url, "--drain-seconds", "3600"),
             home=tmp_path,
         ) as proxy,
     ):
@@ -109,7 +109,6 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         ScriptedUpstream() as upstream,
         served(
             *("--port", "0", "--base-url", upstream.base_url, "--drain-seconds", "3600"),
-            *("--warm-kernels", "0"),
             home=tmp_path,
         ) as proxy,
     ):
@@ -158,7 +157,7 @@ def test_the_start_promises_to_store_only_what_it_can(
     with (
         ScriptedUpstream() as upstream,
         served(
-            *("--port", "0", "--base-url", upstream.base_url, "--warm-kernels", "0"),
+            *("--port", "0", "--base-url", upstream.base_url),
             *("--store", store, "--files-dir", files, "--workers", workers),
             home=tmp_path,
         ) as proxy,
@@ -209,7 +208,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
 def test_what_keeps_it_from_starting_is_told_without_a_traceback(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"
     ended = command_line(
-        *("--port", "0", "--engines", "kernel", "--sandbox", "gateway", "--gateway-url", nowhere),
+        *("--port", "0", "--sandbox", "gateway", "--gateway-url", nowhere),
         home=tmp_path,
     )
     assert (ended.code, ended.out) == (1, "")

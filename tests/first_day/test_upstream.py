@@ -38,7 +38,7 @@ def test_a_proxy_that_is_its_own_upstream_by_another_name_says_so(tmp_path: Path
     with (
         forward_proxy() as names,
         served(
-            *("--port", port, "--warm-kernels", "0", "--base-url", url),
+            *("--port", port, "--base-url", url),
             home=tmp_path,
             variables={"HTTP_PROXY": names.url},
         ) as proxy,
@@ -58,7 +58,7 @@ def test_a_proxy_that_is_its_own_upstream_by_another_name_says_so(tmp_path: Path
 def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> None:
     with (
         serve(Flask("nothing but 404")) as url,
-        served(*("--port", "0", "--warm-kernels", "0", "--base-url", url), home=tmp_path) as proxy,
+        served(*("--port", "0", "--base-url", url), home=tmp_path) as proxy,
     ):
         proxy.wait_for(f"upstream {url} has no /models; did you mean {url}/v1?")
         here = f"http://127.0.0.1:{port_of(proxy)}"
@@ -86,8 +86,6 @@ def test_an_upstream_that_is_not_there_is_told_by_its_url_and_no_key_of_another_
     with served(
         *(
             "--port",
-            "0",
-            "--warm-kernels",
             "0",
             "--upstream-retries",
             "0",

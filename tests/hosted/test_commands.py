@@ -35,7 +35,7 @@ def test_servers_are_shown_with_what_is_wrong(tmp_path: Path, command: str) -> N
     with mcp_faults.http(tmp_path, token="s3cret") as url:
         (tmp_path / "emulator.toml").write_text(TABLES.format(url=url))
         variables = {"SHOP_TOKEN": "s3cret"}
-        arguments = (command, "--engines", "monty")
+        arguments = (command,)
         ended = command_line(*arguments, home=tmp_path, variables=variables)
     shown = ended.out + ended.err
     assert ended.code == 1

@@ -112,7 +112,7 @@ def test_redis_keeps_a_response_while_the_proxy_is_away(
 
 
 def test_kernels_run_in_its_proxy(compose: Compose) -> None:
-    said = compose("exec", "-T", "proxy", "tool-emulator", "doctor", "--engines", "kernel")
+    said = compose("exec", "-T", "proxy", "tool-emulator", "doctor")
     assert "kernel (bubblewrap)  works" in said
 
 

@@ -115,7 +115,7 @@ def test_what_several_replicas_share_their_state_with_is_in_the_image(image: str
 
 
 def test_the_doctor_sees_monty_work_and_says_what_kernels_want(image: str) -> None:
-    said = docker("run", "--rm", "--network=none", image, "doctor", "--engines", "monty")
+    said = docker("run", "--rm", "--network=none", image, "doctor")
     assert re.search(r"^monty\s+works", said, re.MULTILINE), said
 
 

@@ -24,7 +24,7 @@ def explained(folder: Path, tools: Any, reply: str | None = None, *settings: str
         (folder / "reply.txt").write_text(reply)
         arguments += ["--reply", str(folder / "reply.txt")]
     with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--engines", "monty", *settings])
+        main([*arguments, *settings])
     code = ended.value.code
     return code if isinstance(code, int) else pytest.fail(str(code))
 

@@ -100,13 +100,12 @@ def test_the_installed_code_is_not_that_of_the_checkout(installed: Path, tmp_pat
         assert Path(place).is_relative_to(installed.parent)
 
 
-@pytest.mark.parametrize("engine", ["monty", "kernel"])
 def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
     installed: Path, tmp_path: Path
 ) -> None:
-    """The prompts come out of the wheel, and so does the stub that runs inside a kernel."""
+    """The prompts come out of the wheel, and so does the code that runs in a program's child."""
     serve = (str(installed / "tool-emulator"), "serve")
-    options = ("--engines", engine, "--sandbox", "none", "--store", ":memory:")
+    options = ("--sandbox", "none", "--store", ":memory:")
     with ScriptedUpstream() as upstream:
         upstream.reply('```python\nget_weather(location="London")\n```')
         with (

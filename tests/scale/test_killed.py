@@ -169,7 +169,6 @@ def test_a_file_that_a_dead_replica_took_is_read_at_the_other(
     tmp_path = request.getfixturevalue("tmp_path")
     files = str(tmp_path / "mounted") if store == "folder" else request.getfixturevalue("bucket")
     shared = ["--store", redis.database(), "--files-index", database, "--files-dir", files]
-    shared += ["--engines", "monty"]
     content = b"1,2\n" * 100_000
     with (
         proxy(upstream.base_url, tmp_path / "one.log", *shared) as (first, one),

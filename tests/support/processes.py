@@ -170,7 +170,7 @@ def proxy(
 ) -> Iterator[tuple[Process, str]]:
     """`python app.py --port ... --base-url ...`, and its URL; killed at the end, if it still runs."""
     port = free_port()
-    options = ["--port", str(port), "--base-url", base_url, "--warm-kernels", "0"]
+    options = ["--port", str(port), "--base-url", base_url]
     options += ["--files-dir", str(log.parent / "files")]
     env = without_settings() | {"EMULATOR_CONFIG": os.devnull}
     process = Process([*command, *options, *arguments], log, env, cwd)

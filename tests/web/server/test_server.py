@@ -81,7 +81,7 @@ def collections(url: str) -> tuple[int, int]:
 
 
 def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
-    options = ("--warm-kernels", "1", "--sandbox", "none")
+    options = ("--sandbox", "none")
     with (
         ScriptedUpstream() as upstream,
         proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),

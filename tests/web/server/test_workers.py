@@ -132,7 +132,7 @@ def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_l
     try:
         with (
             ScriptedUpstream(default=CHAIN) as upstream,
-            two_workers(upstream, tmp_path, "--engines", "kernel", "--warm-kernels", "1") as one,
+            two_workers(upstream, tmp_path) as one,
         ):
             for _ in range(2):
                 pids = one.pids()
