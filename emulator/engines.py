@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,18 +20,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-@contextmanager
-def open_programs(settings: Settings) -> Iterator[ProgramServer | None]:
-    """The server that runs programs. None, with a line in the log, where programs cannot run."""
-    server = ProgramServer(Limits(seconds=settings.program_seconds))
-    try:
-        server.check()  # at start-up, when the operator sees the result
-    except SandboxUnavailable as error:
-        log.warning("programs off", reason=error.reason, fix=error.fix)
-        yield None
-        return
-    with closing(server):
-        yield server
+def open_programs(settings: Settings) -> ProgramServer:
+    """The server that runs programs. Its process starts with the first of them."""
+    return ProgramServer(Limits(seconds=settings.program_seconds))
 
 
 def _place(settings: Settings) -> dict[str, Any]:

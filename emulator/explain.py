@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ def explain(
     if reply is None:
         return Explanation(tuple(shown))
     with ExitStack() as running:
-        programs = programs or running.enter_context(open_programs(settings))
+        programs = programs or running.enter_context(closing(open_programs(settings)))
         driver = Driver(
             programs,
             answer_request.toolset,

@@ -145,7 +145,7 @@ def open_shared_engines() -> Iterator[Callable[[Any], dict[str, Any]]]:
             programs = ("programs", settings.program_seconds)
             cells = ("cells", settings.sandbox, settings.interpreter_seconds)
             if programs not in opened:
-                opened[programs] = running.enter_context(open_programs(settings))
+                opened[programs] = running.enter_context(closing(open_programs(settings)))
             if cells not in opened:
                 opened[cells] = running.enter_context(closing(InterpreterEngines(settings)))
             return {"programs": opened[programs], "kernels": opened[cells]}

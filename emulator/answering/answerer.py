@@ -83,7 +83,7 @@ class Answerer:
     """Yields the events of one choice of one request."""
 
     upstream: AnswerUpstream
-    programs: ProgramServer | None
+    programs: ProgramServer
     store: KeyValueStore | None
     habits: ModelHabits
     fingerprints: Fingerprints
@@ -325,8 +325,7 @@ class Answerer:
         finish_reason: str | None = None
         size = 0
         accepted = state.session.accepted() if state.session else UpstreamAccepted()
-        if self.programs is not None:
-            self.programs.get_ready()  # while the model generates
+        self.programs.get_ready()  # while the model generates
         with translate_sandbox_errors():
             with self.upstream.open(state.messages, state.fields) as stream:
                 state.counter.start_turn(state.messages)

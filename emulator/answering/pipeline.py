@@ -71,7 +71,7 @@ class Pipeline:
 
     settings: Settings
     upstreams: Upstreams
-    programs: ProgramServer | None = None
+    programs: ProgramServer
     """Runs the programs of models; None where they cannot run."""
     store: KeyValueStore | None = None
     hosted: ToolResolver | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from emulator import json_codec, traces
@@ -52,7 +52,7 @@ def open_pipelines(
     with ExitStack() as opening:
         upstreams = Upstreams(settings)
         opening.callback(upstreams.close)
-        programs = opening.enter_context(open_programs(settings))
+        programs = opening.enter_context(closing(open_programs(settings)))
         store = open_store(":memory:", settings.store_seconds)
         if store:
             opening.callback(store.close)

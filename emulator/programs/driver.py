@@ -35,8 +35,7 @@ log = structlog.get_logger()
 class Driver:
     """Runs programs that call the tools of one toolset."""
 
-    server: ProgramServer | None
-    """None where programs cannot run: then only literal calls can."""
+    server: ProgramServer
     toolset: Toolset
     max_calls: int = 128
     one_at_a_time: bool = False
@@ -74,14 +73,13 @@ class Driver:
 
     def _child(self, rules: RunRules, program: Program) -> ChildProcess:
         try:
-            if self.server is not None:
-                return self.server.open(self.client)
+            return self.server.open(self.client)
         except FenceBroken as error:
             log.warning("programs off", reason=error.reason, fix=error.fix)
-        raise RunCalls(rules, program).rejected(
-            "programs cannot run here",
-            hint="write plain calls with literal arguments, one statement each",
-        )
+            raise RunCalls(rules, program).rejected(
+                "programs cannot run here",
+                hint="write plain calls with literal arguments, one statement each",
+            ) from error
 
 
 def _read(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -126,7 +126,7 @@ def open_services(
         state = open_state(settings.store, None if keeper is None else keeper.client)
         budgets = None if client_keys is None else Budgets(state)
         upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
-        programs = programs or opening.enter_context(open_programs(settings))
+        programs = programs or opening.enter_context(closing(open_programs(settings)))
         stores = _open_stores(opening, settings, now)
         key_values = stores.key_values
         interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)

@@ -67,6 +67,11 @@ class ProgramServer:
             if not self._refused:
                 self._refused = self._probe()
 
+    @property
+    def problem(self) -> FenceBroken | None:
+        """Why programs cannot run on this machine, if that was found."""
+        return self._broken
+
     def get_ready(self) -> None:
         """Start the process and run the probe in the background. Returns immediately and never raises."""
         if not self._refused and self._broken is None:

@@ -189,7 +189,6 @@ def test_the_example_calls_the_requests_own_tools(
     assert example(Toolset.parse(tools), programs=programs) == expected
 
 
-@pytest.mark.parametrize("engine", ["monty", "kernel"])
 def test_an_example_that_a_model_copies_literally_calls_nothing(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:

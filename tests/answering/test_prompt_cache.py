@@ -19,7 +19,6 @@ from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
-from sandbox.monty.engine import MontyEngine
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import BOTH, plain
@@ -303,16 +302,3 @@ def test_with_an_agents_tools_all_our_words_are_smaller_than_the_json() -> None:
     agents = [row for row in map(sizes, [tools, *captured()]) if row[0] > 3_000]
     assert len(agents) > 1
     assert [row for row in agents if row[2] >= row[0]] == []
-
-
-def test_the_modules_that_the_prompt_names_are_there() -> None:
-    hello = [Message(role="user", content="Hi")]
-    toolset = Toolset.parse(TOOLS)
-    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), )
-    listed = told[0]["content"].partition("standard library only ")[2].partition(".")[0]
-    names = listed.replace(" and ", ", ").split(", ")
-    assert len(names) == 7
-    with MontyEngine() as engine:
-        for name in names:
-            with engine.session(frozenset()) as session:
-                session.start(f"import {name}")

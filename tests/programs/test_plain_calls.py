@@ -28,6 +28,20 @@ TOOLSET = Toolset.parse(TOOLS)
 NAMED = ToolNames(NAMES)
 
 
+class Failing(ProgramServer):
+    """A server that can run nothing."""
+
+    def __init__(self, failure: SandboxUnavailable) -> None:
+        super().__init__(Limits())
+        self._failure = failure
+
+    def open(self, client: str = "") -> ChildProcess:
+        raise self._failure
+
+
+OFF = Failing(FenceBroken("no seccomp", ""))
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -69,7 +83,7 @@ def test_over_turns_the_same_comes_out_as_from_an_engine(
         for one in calls
     ]
     read, ran = (
-        Driver(server, TOOLSET, order=order, one_at_a_time=alone) for server in (None, programs)
+        Driver(server, TOOLSET, order=order, one_at_a_time=alone) for server in (OFF, programs)
     )
     assert over_turns(read, written) == engine_outcomes(ran, written)
 
@@ -237,19 +251,19 @@ def test_a_call_in_json_is_the_one_that_its_python_makes(calls: list[Any]) -> No
 
 @pytest.mark.parametrize("source", PLAIN)
 def test_calls_with_written_out_arguments_need_no_engine(source: str) -> None:
-    assert Driver(None, TOOLSET).run(Program((Statement(source, 1),))).calls
+    assert Driver(OFF, TOOLSET).run(Program((Statement(source, 1),))).calls
 
 
 @pytest.mark.parametrize("source", MORE)
 def test_whatever_says_more_is_an_engines(source: str) -> None:
     with pytest.raises(ProgramRejected, match="programs cannot run here"):
-        Driver(None, TOOLSET).run(Program((Statement(source, 1),)))
+        Driver(OFF, TOOLSET).run(Program((Statement(source, 1),)))
 
 
 def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
     program = Program((Statement("num(1)", 1), Statement("a = num(\n    y=2)", 2)))
     with pytest.raises(ProgramRejected, match="x") as raised:
-        Driver(None, TOOLSET, order="dataflow").run(program)
+        Driver(OFF, TOOLSET, order="dataflow").run(program)
     assert raised.value.calls == (Call("num", {"x": 1}),)
     assert {one.line for one in raised.value.diagnostics} == {2}
 
@@ -265,9 +279,5 @@ def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
 def test_only_what_the_model_can_mend_is_the_programs_fault(
     failure: SandboxUnavailable, raised: type[Exception]
 ) -> None:
-    class Silent(ProgramServer):
-        def open(self, client: str = "") -> ChildProcess:
-            raise failure
-
     with pytest.raises(raised):
-        Driver(Silent(Limits()), TOOLSET).run(Program((Statement("x = num(1)\nx + 1", 1),)))
+        Driver(Failing(failure), TOOLSET).run(Program((Statement("x = num(1)\nx + 1", 1),)))

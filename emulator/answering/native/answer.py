@@ -71,7 +71,7 @@ def _plain(tool: dict[str, Any], request: AnswerRequest) -> Mapping[str, Any]:
 
 
 def native_answer(
-    request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer | None
+    request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """Yield the upstream's chunks and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
     return _NativeAnswer(request, upstream, programs).events()
@@ -81,7 +81,7 @@ class _NativeAnswer:
     """The state of one answer across its turns."""
 
     def __init__(
-        self, request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer | None
+        self, request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer
     ) -> None:
         self._request = request
         self._upstream = upstream

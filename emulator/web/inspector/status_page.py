@@ -26,7 +26,7 @@ def add_status(
     settings: Settings,
     upstreams: Upstreams,
     reachability: Reachability,
-    programs: ProgramServer | None,
+    programs: ProgramServer,
     pools: KernelCounts,
     recorded: TraceReader,
 ) -> None:

@@ -19,14 +19,14 @@ from sandbox.programs.server import ProgramServer
 
 def add_routes(
     app: Flask,
-    programs: ProgramServer | None,
+    programs: ProgramServer,
     reachability: Reachability,
     kernels: KernelCounts,
     settings: Settings,
 ) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
-        return json_reply({"status": "ok", "programs": "off" if programs is None else "on"})
+        return json_reply({"status": "ok", "programs": "off" if programs.problem else "on"})
 
     @app.get("/readyz")
     def readyz() -> Response:

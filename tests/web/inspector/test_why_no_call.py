@@ -265,8 +265,7 @@ def test_the_page_says_why_there_is_no_call(
     settings: Any,
     words: list[str],
 ) -> None:
-    engines = ("monty", "kernel") if INTERPRETER in fields.get("tools", ()) else ("monty",)
-    proxy = inspect(upstream_retries=0, engines=engines, **settings)
+    proxy = inspect(upstream_retries=0, **settings)
     upstream.reply(*replies)
     found = sentence(proxy, proxy.ask(**fields))
     assert bool(found) == bool(words), found

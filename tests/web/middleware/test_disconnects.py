@@ -10,7 +10,7 @@ import json
 import re
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from emulator import client_disconnect
 from emulator.settings import Settings
 from emulator.web.middleware.disconnects import Disconnects
 from sandbox.engine import Limits
-from sandbox.monty.engine import MontyEngine
+from sandbox.programs.server import ProgramServer
 from tests.conftest import StartProxy
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import wait_until
@@ -208,15 +208,14 @@ def open_requests(url: str) -> float:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_program_ends_with_the_client(upstream: ScriptedUpstream, stream: bool) -> None:
-    """There is one worker: the next program finds it free."""
+    """One program runs at a time: the next finds its slot free."""
     upstream.reply("```python\nwhile True:\n    pass\nget_weather('Oslo')\n```")
     upstream.reply("```python\nget_weather('Oslo')\n```")
     settings = Settings(
         base_url=upstream.base_url, api_key="k", store=":memory:", files_dir=":temporary:", **NEVER
     )
-    limits = Limits(seconds=3600.0)
-    with MontyEngine(limits, workers=1, patience=3600.0) as engine:
-        app = create_app(settings, engines=[engine])
+    with closing(ProgramServer(Limits(seconds=3600.0), most=1)) as programs:
+        app = create_app(settings, programs=programs)
         with serve(app) as url:
             path, body = WITH_TOOLS
             with asked(url, path, {**body, "stream": stream}):

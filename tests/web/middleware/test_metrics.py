@@ -205,7 +205,7 @@ def test_nothing_that_clients_make_up_becomes_a_label(
 def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
     from prometheus_client import REGISTRY
 
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"), engines=())
+    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
     app.extensions["emulator"].close()
     labels = {"le"}
     names = set()

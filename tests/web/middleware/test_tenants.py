@@ -126,7 +126,7 @@ DONE = {"/responses/<response_id>/cancel": 400}  # a response that is over
 
 def id_routes() -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Every method and rule of the application that takes an id, and its (family, argument)s."""
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"), engines=())
+    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
     app.extensions["emulator"].close()
     return [
         (method, rule.rule, [(_family(rule.rule), name) for name in rule.arguments])

@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {"engines": ("monty",), "interpreter": "off", "max_bo
 
 @pytest.fixture
 def app() -> Flask:
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"), engines=())
+    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
     app.extensions["emulator"].close()
     return app
 

@@ -1,11 +1,11 @@
-"""A program in a kernel waits there for its hosted calls, and is not replayed in a new kernel for each."""
+"""A program waits in its child for hosted calls, and is not replayed in a new child for each."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from typing import Any
 
 import openai
@@ -13,8 +13,9 @@ import pytest
 
 from app import create_app
 from emulator.settings import Settings
-from sandbox.engine import Engine, Session
-from sandbox.fences import probes
+from sandbox.engine import Limits
+from sandbox.errors import SandboxUnavailable
+from sandbox.programs.server import ChildProcess, ProgramServer
 from tests.support.agents import converse
 from tests.support.approver import Approver
 from tests.support.chat import BOTH
@@ -25,46 +26,47 @@ from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
 
-_PROBLEM = probes.problem()
-pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
-
 NEXT = function("get_next", strings("page"))
 FETCH = function("fetch", strings("page"))
-KERNEL = "class Page(dict): pass\n"
-"""What only a kernel runs."""
 
 
-class Counted:
-    """A kernel engine that counts its sessions, and those that are open."""
+class Counted(ProgramServer):
+    """A program server that counts its children, and those that are open."""
 
-    name = "kernel"
+    def __init__(self) -> None:
+        super().__init__(Limits())
+        self.children = 0
+        self._closing: set[int] = set()
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.sessions = self.open = 0
+    @property
+    def open_children(self) -> int:
+        return self.children - len(self._closing)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+    def open(self, client: str = "") -> ChildProcess:
+        child = super().open(client)
+        close, number = child.close, self.children
+        self.children += 1
 
-    @contextmanager
-    def session(self, *args: Any, **options: Any) -> Iterator[Session]:
-        self.sessions += 1
-        self.open += 1
+        def counted() -> None:
+            close()
+            self._closing.add(number)
+
+        child.close = counted  # type: ignore[method-assign]
+        return child
+
+
+@pytest.fixture
+def programs() -> Iterator[Counted]:
+    with closing(Counted()) as server:
         try:
-            with self._engine.session(*args, **options) as session:
-                yield session
-        finally:
-            self.open -= 1
+            server.check()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        yield server
 
 
 @pytest.fixture
-def kernel(open_shared_engines: Callable[[Any], dict[str, Any]]) -> Counted:
-    [engine] = open_shared_engines(Settings())["engines"]
-    return Counted(engine)
-
-
-@pytest.fixture
-def start(upstream: ScriptedUpstream, kernel: Counted) -> Iterator[Callable[..., openai.OpenAI]]:
+def start(upstream: ScriptedUpstream, programs: Counted) -> Iterator[Callable[..., openai.OpenAI]]:
     with ExitStack() as running:
 
         def start(server: HostedFunctions, **options: Any) -> openai.OpenAI:
@@ -74,7 +76,7 @@ def start(upstream: ScriptedUpstream, kernel: Counted) -> Iterator[Callable[...,
                 files_dir=":temporary:",
                 **options,
             )
-            app = create_app(settings, engines=[kernel], hosted=server)
+            app = create_app(settings, programs=programs, hosted=server)
             running.callback(app.extensions["emulator"].close)
             url = running.enter_context(serve(app))
             return openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
@@ -90,13 +92,13 @@ def next_page(page: str) -> Any:
 
 def ask(client: openai.OpenAI, upstream: ScriptedUpstream, code: str, *own: Any) -> str:
     """What the model reads after the program."""
-    upstream.reply(f"```python\n{KERNEL}{code}\n```", "Done.")
+    upstream.reply(f"```python\n{code}\n```", "Done.")
     converse(client, ["Go."], tools=[*own, SERVER], local={"fetch": lambda page: f"<{page}>"})
     read: str = upstream.requests[-1]["messages"][-1]["content"]
     return read
 
 
-CHAIN = "p = 'p4'\nfor _ in range(8):\n    p = Page(get_next(p))['next']\nprint('at', p)"
+CHAIN = "p = 'p4'\nfor _ in range(8):\n    p = get_next(p)['next']\nprint('at', p)"
 FAILS = "p = 'p1'\nfor _ in range(8):\n    p = get_next(p)['next']\nprint('at', p)"
 HANDLES = """p = 'p1'
 for _ in range(8):
@@ -110,7 +112,7 @@ MIXED = "a = get_next('p4')['next']\nb = fetch(a)\nprint('at', b, get_next(a)['n
 ALL = "print('at', [each['next'] for each in [get_next(p) for p in ('p6', 'p7', 'p8')]])"
 
 PROGRAMS = [
-    ("a chain", CHAIN, "at p12", 2),
+    ("a chain", CHAIN, "at p12", 3),
     ("a failure that is not handled", FAILS, "p3 is gone", 5),
     ("a failure that is handled", HANDLES, "at p10", 5),
     ("a client's call between", MIXED, "at <p5> p6", 4),
@@ -121,18 +123,18 @@ PROGRAMS = [
 @pytest.mark.parametrize(
     ("code", "read", "most"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
-def test_a_program_needs_few_kernels_however_many_calls_it_makes(
+def test_a_program_needs_few_children_however_many_calls_it_makes(
     start: Callable[..., openai.OpenAI],
     upstream: ScriptedUpstream,
-    kernel: Counted,
+    programs: Counted,
     code: str,
     read: str,
     most: int,
 ) -> None:
     server = HostedFunctions({"get_next": next_page}, [NEXT])
     assert read in ask(start(server), upstream, code, FETCH)
-    assert kernel.sessions <= most
-    assert kernel.open == 0
+    assert programs.children <= most
+    assert programs.open_children == 0
 
 
 SAME = "```python\nimport re\nprint(re.sub('4', 'x', str(get_next('p3'))))\n```"
@@ -148,7 +150,7 @@ NO_BETTER: dict[str, list[str | Reply]] = {
 def test_a_call_that_the_model_repeats_is_made_if_no_better_reply_comes(
     start: Callable[..., openai.OpenAI],
     upstream: ScriptedUpstream,
-    kernel: Counted,
+    programs: Counted,
     ask: Any,
     replies: list[str | Reply],
 ) -> None:
@@ -161,21 +163,20 @@ def test_a_call_that_the_model_repeats_is_made_if_no_better_reply_comes(
     completion = ask(client, model="m", messages=messages, tools=[SERVER])
     assert completion.choices[0].message.content == "Done."
     assert server.made == ["get_next(page='p3')"] * 3
-    assert kernel.open == 0
+    assert programs.open_children == 0
 
 
 def test_numbers_print_as_the_tool_sent_them(
-    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, kernel: Counted
+    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
-    """A kernel that waits cannot learn how a new number is spelled: the program is replayed."""
     server = HostedFunctions({"get_next": lambda page: f"{page[1:]}.10"}, [NEXT])
     code = "a = get_next('p4')\nb = get_next('p5')\nprint('at', a, b, a < b, a + b)"
     assert "at 4.10 5.10 True 9.2" in ask(start(server), upstream, code)
-    assert kernel.open == 0
+    assert programs.open_children == 0
 
 
-def test_a_program_has_no_kernel_while_its_call_waits_for_approval(
-    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, kernel: Counted
+def test_a_program_goes_on_after_each_approval(
+    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
     server = HostedFunctions({"get_next": next_page}, [NEXT], frozenset({"get_next"}))
     client = start(server, inspector="open")
@@ -185,22 +186,21 @@ def test_a_program_has_no_kernel_while_its_call_waits_for_approval(
         read = pool.submit(ask, client, upstream, code)
         for _ in range(2):
             wait_until(person.waiting)
-            wait_until(lambda: kernel.open == 0)
             person.decide("approve")
         assert "at p3" in read.result(60)
     assert server.made == ["get_next(page='p1')", "get_next(page='p2')"]
 
 
-def test_a_client_that_leaves_frees_the_kernel(
-    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, kernel: Counted
+def test_a_client_that_leaves_ends_the_program(
+    start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
     never = threading.Event()
     server = HostedFunctions({"get_next": lambda page: str(never.wait(60))}, [NEXT])
-    upstream.reply(f"```python\n{KERNEL}print(get_next('p1')['next'])\n```")
+    upstream.reply(f"```python\nprint(get_next('p1')['next'])\n```")
     body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [SERVER]}
     url = str(start(server).base_url).removesuffix("/v1/")
     with connect(url, post_bytes("/v1/chat/completions", body)):
-        wait_until(lambda: server.made and kernel.sessions == 1)
+        wait_until(lambda: server.made and programs.children == 1)
     assert server.is_cancelled.wait(20)
-    wait_until(lambda: kernel.open == 0)
+    wait_until(lambda: programs.open_children == 0)
     never.set()
