@@ -40,12 +40,12 @@ with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
         kind = {"content-type": "application/json"}
         request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), kind)
         answer = json.load(urllib.request.urlopen(request))
-        after = set(sys.modules)
+        after, later = set(sys.modules), processes()
     app.extensions["emulator"].close()
 [call] = answer["choices"][0]["message"]["tool_calls"]
 packages = {name: sorted({each.partition(".")[0] for each in found} - sys.stdlib_module_names)
             for name, found in (("before", before), ("with it", after - before))}
-print(json.dumps([said, call["function"]["arguments"], packages, begun, processes()]))
+print(json.dumps([said, call["function"]["arguments"], packages, begun, later]))
 """
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
