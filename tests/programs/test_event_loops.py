@@ -246,8 +246,12 @@ class CPython:
             if waits is not None:
                 asyncio.run(waits)
         self.printed = out.getvalue()
-        unanswered = Counter(call for call, _, _ in self._waiting)  # a task that nobody awaits made them
-        assert sum(map(Counter, self._messages), Counter()) <= unanswered, "calls that CPython does not make"
+        unanswered = Counter(
+            call for call, _, _ in self._waiting
+        )  # a task that nobody awaits made them
+        assert sum(map(Counter, self._messages), Counter()) <= unanswered, (
+            "calls that CPython does not make"
+        )
         assert all(future.cancelled() for _, _, future in self._waiting), "calls are missing"
 
     async def _call(self, name: str, x: Any) -> Any:

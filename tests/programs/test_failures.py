@@ -170,6 +170,43 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
     ("a field", 'x = run("a")\nprint(x["error"])\ndeploy("b")', ToolResult('{"error": "down"}', True)),
     ("get", 'x = run("a")\nif x.get("error"):\n    deploy("b")', ToolResult('{"error": "down"}', True)),
     ("a list of results", 'xs = [run("a")]\nfor x in xs:\n    if x != "ok":\n        deploy("b")', FAILED),
+    ("a tool in a variable", 'f = run\nx = f("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
+    ("a tool in a table", 'd = {"r": run}\nx = d["r"]("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
+    ("partial", 'from functools import partial\nif "ok" not in partial(run, "a")():\n    deploy("b")', FAILED),
+    ("a helper that tries again", 'def retry(fn, *args, **kw):\n    for _ in range(1):\n'
+     '        result = fn(*args, **kw)\n        if "ok" in str(result):\n            return result\n'
+     'if retry(run, "a") is None:\n    deploy("b")', FAILED),
+    ("a helper that catches", 'def retry(fn, *args, **kw):\n    try:\n        result = fn(*args, **kw)\n'
+     '        return result\n    except Exception as e:\n        return None\nif not retry(run, "a"):\n'
+     '    deploy("b")', FAILED),
+    ("a check in a method", 'class C:\n    def ok(self, r):\n        return "ok" in r\nif not C().ok(run("a")):\n'
+     '    deploy("b")', FAILED),
+    ("a check that is returned", 'def f(x):\n    r = run(x)\n    return r, "no such" in str(r)\n'
+     'r, bad = f("a")\nif bad:\n    deploy("b")', FAILED),
+    ("a pattern", 'import re\nm = re.match("Error|no", run("a"))\nif m or True:\n    deploy("b")', FAILED),
+    ("a compiled pattern", 'import re\nif not re.compile("ok").search(run("a")):\n    deploy("b")', FAILED),
+    ("a sum of checks", 'n = sum("no such" in str(run(u)) for u in ["a"])\nif n:\n    deploy("b")', FAILED),
+    ("a conversion that fails", 'x = run("a")\ntry:\n    v = float(x)\nexcept ValueError:\n    v = "b"\n'
+     'deploy(v)', FAILED),
+    ("text that is no JSON", 'import json\nx = run("a")\ntry:\n    v = json.loads(x)\nexcept ValueError:\n'
+     '    v = "b"\ndeploy(v)', FAILED),
+    ("the call in the try of its conversion", 'try:\n    x = run("a")\n    v = float(x)\nexcept ValueError:\n'
+     '    v = "b"\ndeploy(v)', FAILED),
+    ("suppress", 'from contextlib import suppress\nwith suppress(Exception):\n    run("a")\n    deploy("c")\n'
+     'deploy("b")', FAILED),
+    ("match", 'match run("a"):\n    case "ok":\n        pass\n    case _:\n        deploy("b")', FAILED),
+    ("gather that returns exceptions", 'import asyncio\nasync def f(x):\n    return await run(x)\n'
+     'async def main():\n    for r in await asyncio.gather(f("a"), return_exceptions=True):\n'
+     '        if isinstance(r, Exception):\n            deploy("b")\nasyncio.run(main())', FAILED),
+    ("a group of tasks", 'import asyncio\nasync def f(x):\n    return await run(x)\nasync def main():\n    try:\n'
+     '        async with asyncio.TaskGroup() as group:\n            group.create_task(f("a"))\n'
+     '    except* Exception:\n        deploy("b")\nasyncio.run(main())', FAILED),
+    ("a task under a handler", 'import asyncio\nasync def f(x):\n    return await run(x)\nasync def main():\n'
+     '    t = asyncio.create_task(f("a"))\n    try:\n        await t\n    except Exception:\n        deploy("b")\n'
+     'asyncio.run(main())', FAILED),
+    ("a future under a handler", 'from concurrent.futures import ThreadPoolExecutor\n'
+     'with ThreadPoolExecutor() as pool:\n    f = pool.submit(run, "a")\n    try:\n        f.result()\n'
+     '    except Exception:\n        deploy("b")', FAILED),
     ("assert in try", 'try:\n    assert run("a") == "ok"\nexcept AssertionError:\n    deploy("b")', FAILED),
 ]  # fmt: skip
 
@@ -198,6 +235,13 @@ UNHANDLED: list[tuple[str, str, list[list[str]]]] = [
     ("stored", 'xs = []\nxs.append(run("a"))\nif len(xs) > 0 and xs:\n    deploy("b")', [["a"]]),
     ("checked too late", 'x = run("a")\ny = deploy("b")\nif "ok" in x:\n    print(y)', [["a"]]),
     ("a loop", 'for t in ["ok1", "a", "b"]:\n    x = run(t)\n    print(x)', [["ok1"], ["a"]]),
+    ("another result of two", 'x, y = run("a"), run("c")\nif y == "ok":\n    deploy("b")', [["a", "c"]]),
+    ("another result of a list", 'xs = [run(t) for t in ("a", "c")]\nif xs[1] == "ok":\n    deploy("b")',
+     [["a", "c"]]),
+    ("another result of a helper", 'def f(t):\n    return read_file(t)\nx = f("a")\ny = f("c")\n'
+     'if y == "ok":\n    deploy("b")', [["a", "c"]]),
+    ("another result of the line", 'x = read_file("a"); y = read_file("c")\nif y == "ok":\n    deploy("b")',
+     [["a", "c"]]),
     ("another condition", 'x = run("a")\nif 1 < 2:\n    deploy("b")', [["a"]]),
     ("finally", 'try:\n    run("a")\nfinally:\n    deploy("b")', [["a"]]),
     ("another exception", 'try:\n    run("a")\nexcept KeyError:\n    deploy("b")', [["a"]]),

@@ -91,6 +91,25 @@ PROGRAMS: list[tuple[str, str, list[tuple[str, Any]]]] = [
         [OSLO, ROME],
     ),
     (
+        "a program's own modules, classes and generators",
+        "import csv, functools, heapq, io, re, uuid\nclass A:\n    def name(self): return 'Os'\n"
+        "class B(A):\n    def name(self): return super().name() + 'lo'\ndef names():\n    yield B().name()\n"
+        "@functools.cache\ndef f(x): return get_weather(x)\nheap = []\n"
+        "for name in names():\n    heapq.heappush(heap, (len(str(uuid.uuid4())), f(name)))\n"
+        "rows = list(csv.reader(io.StringIO('Rome,1')))\nget_weather(re.sub('x', '', rows[0][0]))",
+        [OSLO, ROME],
+    ),
+    (
+        "an end by sys.exit",
+        "import sys\nif get_weather('Oslo'):\n    sys.exit(0)\nget_weather('Rome')",
+        [OSLO],
+    ),
+    (
+        "printed into a file of its own while a result is unknown",
+        "import io\nb = io.StringIO()\nx = get_weather('Oslo')\nprint(x, file=b)\nsum(of=b.getvalue())",
+        [OSLO, ("sum", {"of": "sunny\n"})],
+    ),
+    (
         "output that the program reads",
         "import io\nfrom contextlib import redirect_stdout\nb = io.StringIO()\nwith redirect_stdout(b):\n"
         "    print(get_weather('Oslo'))\nsum(of=b.getvalue())",
@@ -124,6 +143,10 @@ def test_what_python_runs_is_run(
 @pytest.mark.parametrize(
     ("program", "told"),
     [
+        (
+            "def main():\n    print('it is', get_weather('Oslo'))\n    return 7\nif __name__ == '__main__':\n    main()",
+            "it is sunny",
+        ),
         ("w = get_weather('Oslo')\nreturn len(w)\nget_weather('Rome')", "5"),
         ("w = get_weather('Oslo')\nif w:\n    return w.upper()\nprint('no weather')", "SUNNY"),
         ("w = get_weather('Oslo')\nprint('it is', w)\nreturn\nprint('no')", "it is sunny"),

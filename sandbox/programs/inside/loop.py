@@ -17,6 +17,7 @@ import contextlib
 import functools
 import itertools
 import queue
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.programs.inside import clock
-from sandbox.programs.inside.results import is_failed, is_unknown, settled
+from sandbox.programs.inside.results import (
+    WATCH,
+    ToolError,
+    is_failed,
+    is_unknown,
+    must_have_succeeded,
+    settled,
+)
 
 # ruff: noqa: SLF001 - asyncio has no public way to these
 
@@ -118,9 +126,18 @@ def awaitable(value: Any) -> Any:
     """What ``await`` gets: a result of a tool is no awaitable, but models await it."""
     if _is_result(value):
         return settled(value)
+    if asyncio.isfuture(value) and WATCH.is_handled(sys._getframe(1)):
+        return _succeeded(value)
     return (
         value if asyncio.iscoroutine(value) or hasattr(type(value), "__await__") else settled(value)
     )
+
+
+async def _succeeded(future: Any) -> Any:
+    """The result of a task or of ``gather`` under a handler: a failed call raises here."""
+    result = await future
+    must_have_succeeded(result if type(result) is list else [result])
+    return result
 
 
 async def _member(value: Any) -> Any:
@@ -128,14 +145,21 @@ async def _member(value: Any) -> Any:
 
 
 async def guarded(value: Any) -> Any:
-    """A member of ``gather(return_exceptions=True)``: `places.GUARDED`."""
-    return await awaitable(value)
+    """A member of ``gather(return_exceptions=True)``, or a task that begins under a handler: failed calls
+    raise in it (`places.GUARDED`)."""
+    result = await awaitable(value)
+    if is_failed(result) and (result.raises or result is value):
+        raise ToolError(result)
+    return result
 
 
 def _task(value: Any) -> Any:
-    """`value`, or a coroutine that returns it if a task cannot be made of it."""
-    is_task = not _is_result(value) and (asyncio.isfuture(value) or asyncio.iscoroutine(value))
-    return value if is_task else _member(value)
+    """What a task is made of for `value`. Under a handler, failed calls of the task raise."""
+    if not _is_result(value) and asyncio.isfuture(value):
+        return value
+    if WATCH.is_handled(sys._getframe()):
+        return guarded(value)
+    return value if not _is_result(value) and asyncio.iscoroutine(value) else _member(value)
 
 
 def _change_asyncio() -> None:
@@ -228,7 +252,10 @@ class _Future(concurrent.futures.Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         self.on_wait()
-        return super().result(timeout)
+        result = super().result(timeout)
+        if WATCH.is_handled(sys._getframe(1)):
+            must_have_succeeded([result])
+        return result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self.on_wait()

@@ -21,7 +21,7 @@ from typing import Any
 FILE = "<program>"
 """The file name of the program's code."""
 GUARDED = "guarded"
-"""The name of the coroutine that awaits a member of ``gather(return_exceptions=True)``."""
+"""The name of the coroutine around a task whose exceptions are handled (`loop.guarded`)."""
 
 Place = tuple[int | None, int | None, int | None, int | None]
 """First line and column, last line and column."""
@@ -30,6 +30,7 @@ Scope = tuple[str, int] | None
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _DISPLAYS = (ast.List, ast.Set, ast.Tuple, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp)
+_PASSING = (*_DISPLAYS, ast.Await, ast.Call, ast.keyword, ast.Starred, ast.GeneratorExp)
 
 
 def place_of(node: Any) -> Place:
@@ -61,6 +62,11 @@ class Places:
         """The number of each display or the like."""
         self._batches: dict[Place, int] = {}
         """The number of the display that a call belongs to."""
+        self._used: set[int] = set()
+        """The displays that have calls."""
+        self._passed_on: set[Place] = set()
+        """Calls whose value is awaited, or passed to what may await it."""
+        self._returned: set[Place] = set()
         self._gathers: set[int] = set()
         self._handlers: dict[Scope, list[_Handler]] = {}
         self._expressions: dict[Place, ast.expr] = {}
@@ -81,15 +87,20 @@ class Places:
                 self._gathers.add(site)
         if isinstance(node, ast.Call) and site and not is_gather(node):
             self._batches[place_of(node)] = site
+            self._used.add(site)
         for handler in _handlers(node):
             self._handlers.setdefault(scope, []).append(handler)
         for child in ast.iter_child_nodes(node):
+            if isinstance(node, _PASSING) and isinstance(child, ast.Call):
+                self._passed_on.add(place_of(child))
+            if isinstance(node, ast.Return | ast.Lambda) and isinstance(child, ast.Call):
+                self._returned.add(place_of(child))
             self.read(child, scope, site)
 
     def site(self, node: ast.AST) -> int:
         """The number of the display or the like if it has calls; 0 otherwise, and inside another one."""
         site = self._sites.get(place_of(node), 0) if is_batch(node) else 0
-        return site if site in self._batches.values() else 0
+        return site if site in self._used else 0
 
     def batch_of(self, frame: FrameType) -> int:
         """The number of the display that contains the call which `frame` makes; 0 for none."""
@@ -97,17 +108,22 @@ class Places:
             return 0
         return self._batches.get(_place_in(frame.f_code, frame.f_lasti), 0)
 
-    def is_handled(self, frame: FrameType | None, error: type[Exception]) -> bool:
-        """Return True if a handler that is active in `frame` or its callers would catch `error`."""
+    def is_passed_on(self, frame: FrameType, handler: str) -> bool:
+        """Return True if the value of the call which `frame` makes is awaited, or may be by what gets it."""
+        place = _place_in(frame.f_code, frame.f_lasti)
+        return place in self._passed_on or (handler == GUARDED and place in self._returned)
+
+    def handler_of(self, frame: FrameType | None, error: type[Exception]) -> str:
+        """What would catch `error`: a "handler" that is active in `frame` or its callers, `GUARDED`, or ""."""
         while frame is not None:
             code = frame.f_code
             if code.co_filename == FILE:
                 if self._is_handled_in(frame, error):
-                    return True
+                    return "handler"
             elif code.co_name == GUARDED:
-                return True
+                return GUARDED
             frame = frame.f_back
-        return False
+        return ""
 
     def _is_handled_in(self, frame: FrameType, error: type[Exception]) -> bool:
         code = frame.f_code

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 _SLOTS = """
@@ -36,6 +37,8 @@ class Watch:
         """Positions of the failed calls that the program has looked at."""
         self.look: Callable[[], NoReturn] = _no_run
         """Ends the run, or the expression whose output is lost anyway."""
+        self.is_handled: Callable[[FrameType], bool] = lambda frame: False  # noqa: ARG005
+        """Would a handler that is active in a frame, or in its callers, catch a `ToolError`?"""
 
 
 def _no_run() -> NoReturn:
@@ -87,6 +90,16 @@ async def settled(result: Any) -> Any:
     elif is_failed(result) and result.raises:
         raise ToolError(result)
     return result
+
+
+def must_have_succeeded(results: Iterable[Any]) -> None:
+    """End the run if one of these results is unknown; raise the first failure."""
+    results = [*results]
+    if any(map(is_unknown, results)):
+        WATCH.look()
+    for result in results:
+        if is_failed(result):
+            raise ToolError(result)
 
 
 # Failures

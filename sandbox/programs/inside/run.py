@@ -53,6 +53,7 @@ from sandbox.programs.inside.results import (
     failure,
     is_failed,
     is_unknown,
+    must_have_succeeded,
     plain_text,
     seen,
     seen_deep,
@@ -114,6 +115,7 @@ class Run:
         self._value: Any = None
         self._output = _Output(opening["output"], lambda: self._end("limit", message="output"))
         WATCH.look = self._look
+        WATCH.is_handled = lambda frame: bool(self._places.handler_of(frame, ToolError))
         clock.set_seed(opening["seed"])
         module = types.ModuleType("__main__")
         self._names = vars(module)
@@ -151,7 +153,7 @@ class Run:
 
     def _call(self, name: str, args: Any, kwargs: Any, frame: FrameType) -> Any:
         site = self._places.batch_of(frame)
-        is_handled = self._places.is_handled(frame, ToolError)
+        handler = self._places.handler_of(frame, ToolError)
         batch, line = self._batch(site, name, frame), _line(frame)
         passed: Any = [
             [plain(value, f"{name}() argument {i}") for i, value in enumerate(args, 1)],
@@ -168,11 +170,12 @@ class Run:
             facts = {"key": key, "batch": batch, "line": line, "skipped": self._skipped}
             self._send(**call, **facts, unlooked=self._unlooked())
             self._recorded[position : position + 1] = [channel.receive()]
-        value = self._result(position, is_handled=is_handled)
-        in_task = loop.in_task()
-        if site and not in_task:
-            self._members[site].append((is_handled, value))
-        elif is_handled and not in_task:
+        value = self._result(position, is_handled=bool(handler))
+        if loop.in_task() and self._places.is_passed_on(frame, handler):
+            return value  # it raises where it is awaited
+        if site and not loop.in_task():
+            self._members[site].append((bool(handler), value))
+        elif handler:
             self._must_have_succeeded([(True, value)])
         return value
 
@@ -206,11 +209,9 @@ class Run:
     def _must_have_succeeded(self, members: list[tuple[bool, Any]]) -> None:
         """End the run if one of these results under a handler is unknown; raise the first failure."""
         handled = [value for is_handled, value in members if is_handled]
-        if any(map(is_unknown, handled)):
-            self._look()
-        for value in handled:
-            if is_failed(value) and value.raises:
-                raise ToolError(value)
+        must_have_succeeded(
+            value for value in handled if is_unknown(value) or (is_failed(value) and value.raises)
+        )
 
     def _unlooked(self) -> list[int]:
         return [
@@ -259,7 +260,7 @@ class Run:
         return failure(text, failed) if failed else text
 
     def _print(self, *values: Any, **options: Any) -> None:
-        if self._pending and options.get("file") in (None, self._output):
+        if self._pending and (options.get("file") or sys.stdout) is self._output:
             skipped, given = self._skipped, values
             values = self._evaluate_quietly(lambda: tuple(map(str, given)))
             if is_unknown(values):
@@ -274,6 +275,9 @@ class Run:
         error = error or sys.exception()
         if error is None:
             return
+        if isinstance(error, BaseExceptionGroup):
+            for one in error.exceptions:
+                self.caught(one)
         seen(error)
         trace = error.__traceback__
         while trace is not None:
