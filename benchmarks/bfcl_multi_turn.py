@@ -397,7 +397,6 @@ def bench(order: Order, protocol: str) -> Iterator[Bench]:
         settings = Settings(
             base_url=upstream.base_url,
             profile="default",
-             if protocol == "messages" else ("monty",),
             repair_attempts=0,
             order=order,
             store=":memory:",

@@ -104,7 +104,7 @@ class ProgramRun:
         except SandboxLimit as error:
             raise calls.rejected(f"the program used too much: {error.what}") from error
         except SandboxDied as error:
-            raise calls.rejected("the program's process ended: it used too much memory") from error
+            raise calls.rejected("the program's process ended") from error
         except _Malformed as error:
             raise calls.rejected("the program sent what no program sends") from error
 

@@ -41,10 +41,6 @@ BIG = [2**63, 2**64, -(2**64), 10**300, 2**53 + 1]
 def test_an_integer_of_any_size_is_exact_in_a_call_and_in_a_result(
     start_proxy: StartProxy, upstream: ScriptedUpstream, number: int
 ) -> None:
-    from tests.support import places
-
-    if engine == "kernel" and (why := places.problem()) is not None:
-        pytest.skip(str(why))
     url = start_proxy()
     upstream.reply(fenced(f"n = get(x={number})\nlater(y=n + 1)"))
     status, answer = ask(url, HELLO)
@@ -76,10 +72,6 @@ REFUSED = {
 def test_a_call_that_no_client_should_get_is_refused_with_its_reason(
     start_proxy: StartProxy, upstream: ScriptedUpstream, what: str
 ) -> None:
-    from tests.support import places
-
-    if engine == "kernel" and (why := places.problem()) is not None:
-        pytest.skip(str(why))
     url = start_proxy(repair_attempts=0, stream_calls="block")
     upstream.reply(fenced(REFUSED[what]))
     status, answer = ask(url, HELLO)

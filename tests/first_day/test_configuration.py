@@ -250,7 +250,6 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     ([], {"EMULATOR_UPSTREAMS": '[{"api_key": "s'}, "", "EMULATOR_UPSTREAMS: input should be a list"),
     ([], {"EMULATOR_ALIASES": "a=b"}, "", "EMULATOR_ALIASES a=b: input should be a table"),
     ([], {"EMULATOR_WEB_SEARCH": "brave"}, "", "EMULATOR_WEB_SEARCH: input should be a table"),
-    ([], {"EMULATOR_ENGINES": ","}, "", "EMULATOR_ENGINES: list should have at least 1 item after validation, not 0"),
     (["--mcp", "a b=x"], {}, "", r"--mcp a b: string should match pattern '^[A-Za-z][\w-]{0,63}$'"),
     ([], {}, b"\x00\xff", "emulator.toml cannot be read: it is not UTF-8"),
     ([], {}, "port = 1\n".encode("utf-16"), "emulator.toml cannot be read: it is not UTF-8"),

@@ -86,6 +86,6 @@ def test_a_first_request_imports_nothing_but_the_generator_of_models(
 
 
 def test_a_proxy_starts_no_process_before_the_first_request_with_tools(tmp_path: Path) -> None:
-    *_, before, after = ask(tmp_path, CITY, 'go(city=str(40 + 2))')
+    *_, before, after = ask(tmp_path, CITY, "go(city=str(40 + 2))")
     assert before == []
     assert len(after) == 1  # the program server

@@ -30,9 +30,7 @@ def test_the_image_keeps_its_state_in_the_volume_that_its_header_shows(tmp_path:
 
 def test_the_image_runs_doctor_without_client_keys(tmp_path: Path) -> None:
     """It ended with "host 0.0.0.0 is reachable from other machines"."""
-    ended = command_line(
-        "doctor", home=tmp_path, variables=variables(tmp_path)
-    )
+    ended = command_line("doctor", home=tmp_path, variables=variables(tmp_path))
     assert (ended.code, ended.err) == (0, "")
     refused = command_line(home=tmp_path, variables=variables(tmp_path))
     assert refused.code == 2

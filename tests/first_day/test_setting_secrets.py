@@ -191,9 +191,7 @@ def test_a_running_proxy_shows_no_secret_of_its_settings(
     key = {"authorization": f"Bearer clients-{SECRET}"}
     seen = []
     port = free_port()
-    with served(
-        f"--port={port}", home=tmp_path, variables=VARIABLES
-    ) as process:
+    with served(f"--port={port}", home=tmp_path, variables=VARIABLES) as process:
         process.wait_for("Try:")
         url = f"http://127.0.0.1:{port}"
         for path, body in BODIES.items():

@@ -196,7 +196,7 @@ def test_a_client_that_leaves_ends_the_program(
 ) -> None:
     never = threading.Event()
     server = HostedFunctions({"get_next": lambda page: str(never.wait(60))}, [NEXT])
-    upstream.reply(f"```python\nprint(get_next('p1')['next'])\n```")
+    upstream.reply("```python\nprint(get_next('p1')['next'])\n```")
     body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [SERVER]}
     url = str(start(server).base_url).removesuffix("/v1/")
     with connect(url, post_bytes("/v1/chat/completions", body)):

@@ -43,7 +43,10 @@ def test_each_prompt_begins_with_the_one_before(
 ) -> None:
     server = HostedFunctions(LOCAL, [])
     client = openai.OpenAI(
-        base_url=start_proxy(hosted=server, order=order, ),
+        base_url=start_proxy(
+            hosted=server,
+            order=order,
+        ),
         api_key="k",
         max_retries=0,
     )

@@ -114,9 +114,9 @@ def test_what_several_replicas_share_their_state_with_is_in_the_image(image: str
     assert said.strip() == "psycopg"
 
 
-def test_the_doctor_sees_monty_work_and_says_what_kernels_want(image: str) -> None:
+def test_the_doctor_sees_programs_work_and_says_what_kernels_want(image: str) -> None:
     said = docker("run", "--rm", "--network=none", image, "doctor")
-    assert re.search(r"^monty\s+works", said, re.MULTILINE), said
+    assert re.search(r"^programs\s+works", said, re.MULTILINE), said
 
 
 @pytest.mark.parametrize("confined", [[], AS_IN_COMPOSE], ids=["alone", "as in Compose"])

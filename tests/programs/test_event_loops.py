@@ -29,22 +29,20 @@ from tests.support.random_programs import ANY
 from tests.support.tools import function
 
 
-def random_program(chance: random.Random, *, only_gather: bool = False) -> str:
+def random_program(chance: random.Random) -> str:
     """A program of two or three coroutines. It always ends."""
     count = chance.randint(2, 3)
     lines = ["import asyncio", "event = asyncio.Event()", "queue = asyncio.Queue()"]
     lines += ["one_at_a_time = asyncio.Semaphore(1)", "seen = []"]
-    if only_gather:
-        lines = ["import asyncio", "seen = []"]
     for number in range(count):
         lines.append(f"async def job{number}(x):")
-        lines += [f"    {line}" for line in _body(chance, number, count, only_gather)]
+        lines += [f"    {line}" for line in _body(chance, number, count)]
     lines.append("async def main():")
-    lines += [f"    {line}" for line in _main(chance, count, only_gather)]
+    lines += [f"    {line}" for line in _main(chance, count)]
     return "\n".join([*lines, "asyncio.run(main())"])
 
 
-def _body(chance: random.Random, number: int, count: int, only_gather: bool) -> list[str]:
+def _body(chance: random.Random, number: int, count: int) -> list[str]:
     lines = ["t = x"]
     for _ in range(chance.randint(1, 2)):
         lines += chance.choice(
@@ -55,33 +53,30 @@ def _body(chance: random.Random, number: int, count: int, only_gather: bool) -> 
                 ["if (await get_time(t))['temp'] > 1:", "    await run_command(x)"],
             ]
         )
-    if not only_gather:
-        last = number == count - 1
-        # The last coroutine makes what the others wait for.
-        lines += chance.choice(
-            [
-                ["event.set()" if last else "await event.wait()"],
-                [f"for _ in range({count}):", "    queue.put_nowait(t)"]
-                if last
-                else ["t = await queue.get()"],
-                ["async with one_at_a_time:", "    await append_log(x)", "    await get_time(t)"],
-                [],
-            ]
-        )
-        if last:
-            lines += ["event.set()", f"for _ in range({count}):", "    queue.put_nowait(t)"]
+    last = number == count - 1
+    # The last coroutine makes what the others wait for.
+    lines += chance.choice(
+        [
+            ["event.set()" if last else "await event.wait()"],
+            [f"for _ in range({count}):", "    queue.put_nowait(t)"]
+            if last
+            else ["t = await queue.get()"],
+            ["async with one_at_a_time:", "    await append_log(x)", "    await get_time(t)"],
+            [],
+        ]
+    )
+    if last:
+        lines += ["event.set()", f"for _ in range({count}):", "    queue.put_nowait(t)"]
     return [*lines, "await append_log((x, t))", "return t"]
 
 
-def _main(chance: random.Random, count: int, only_gather: bool) -> list[str]:
+def _main(chance: random.Random, count: int) -> list[str]:
     jobs = [f"job{number}({'ab' * (number + 1)!r})" for number in range(count)]
     gather = [f"print(await asyncio.gather({', '.join(jobs)}))"]
     tasks = [f"t{number} = asyncio.create_task({job})" for number, job in enumerate(jobs)]
     awaits = [f"print(await t{number})" for number in range(count)]
     group = ["async with asyncio.TaskGroup() as group:"]
     group += [f"    group.create_task({job})" for job in jobs]
-    if only_gather:
-        return [*gather, "await append_log('end')"]
     completed = [
         f"for each in asyncio.as_completed([{', '.join(jobs)}]):",
         "    await append_log(await each)",
@@ -321,12 +316,6 @@ def test_calls_are_those_of_cpython(programs: ProgramServer, case: str) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_coroutines_do_as_cpython(programs: ProgramServer, seed: int) -> None:
     check_against_cpython(programs, random_program(random.Random(seed)))
-
-
-@pytest.mark.parametrize("seed", range(100, 200))
-def test_random_coroutines_in_monty_do_as_cpython(programs: ProgramServer, seed: int) -> None:
-    with contextlib.suppress(ProgramRejected):
-        check_against_cpython(programs, random_program(random.Random(seed), only_gather=True))
 
 
 def test_coroutines_that_wait_for_each_other_are_refused_with_the_reason(

@@ -131,8 +131,8 @@ def hold_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
     for seed in seeds:
         source = random_program(random.Random(seed))
         expected, printed, fails = reference(source)
-        if not 0 < len(expected) <= MOST_CALLS or "[...]" in printed:
-            continue  # monty writes a list that is in itself otherwise
+        if not 0 < len(expected) <= MOST_CALLS:
+            continue
         made, requests = played(url, upstream, source)
         # A program that fails before anything has left is written anew by the model.
         assert made == (expected[: len(made)] if fails else expected), source

@@ -3,11 +3,8 @@ value where it is used as a number. Booleans and null are Python's words."""
 
 from __future__ import annotations
 
-import ast
 import json
-import re
-from collections.abc import Callable, Iterator
-from textwrap import indent
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -21,7 +18,6 @@ from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
-from tests.conftest import StartProxy
 from tests.support.chat import plain
 from tests.support.programs import result
 from tests.support.scripted import ScriptedUpstream

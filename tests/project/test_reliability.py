@@ -73,7 +73,7 @@ ROWS: dict[str, dict[str, str]] = {
         "thousands of requests, one client in three leaving": """
             web/server/test_soak.py test_two_thousand_mixed_requests_leave_nothing""",
         "a sandbox dies": """
-            project/test_reliability.py test_a_sandbox_that_dies_costs_its_own_request
+            project/test_reliability.py test_a_program_that_ends_its_process_costs_its_own_request
             interpreter/test_interpreter.py
             test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there
             sandbox/test_escape.py test_a_dead_kernel_ends_its_own_session_only""",
@@ -141,14 +141,14 @@ def functions(file: Path) -> set[str]:
 
 
 @needs_bubblewrap
-def test_a_sandbox_that_dies_costs_its_own_request(
+def test_a_program_that_ends_its_process_costs_its_own_request(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy() + "/v1/chat/completions"
+    url = start_proxy(repair_attempts=0) + "/v1/chat/completions"
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [GET_WEATHER]}
-    dies = "import os, signal\nif get_weather:\n    os.kill(os.getpid(), signal.SIGKILL)"
-    upstream.reply(f"```python\n{dies}\nget_weather('Oslo')\n```")
+    upstream.reply("```python\nimport os\nos._exit(1)\nget_weather('Oslo')\n```")
     status, _, answer = send(url, body)
-    assert (status, answer["error"]["code"]) == (503, "sandbox_failed")
+    assert (status, answer["error"]["code"]) == (502, "model_invalid")
+    assert "process ended" in answer["error"]["message"]
     upstream.reply("```python\nget_weather('Oslo')\n```")
     assert send(url, body)[0] == 200

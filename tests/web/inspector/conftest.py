@@ -17,7 +17,7 @@ def inspect(start_app: Callable[..., tuple[str, Any]]) -> Callable[..., Inspecte
     def start(**settings: Any) -> Inspected:
         # Without a key the server makes a token at its start; these tests start an app without the server.
         opened = {} if {"client_keys", "inspector_key"} & settings.keys() else {"inspector": "open"}
-        url, services = start_app(**{"engines": ("monty",), **opened, **settings})
+        url, services = start_app(**{**opened, **settings})
         return Inspected(url, services.requests)
 
     return start

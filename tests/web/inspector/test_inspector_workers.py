@@ -75,7 +75,7 @@ def test_a_request_of_one_worker_is_shown_by_another(
         assert "Go & find it." in shown["pipeline"]
         assert "Hm." in shown["pipeline"]
         assert "def book" in shown["pipeline"]
-        assert "sandbox monty" in shown["timing"]
+        assert "sandbox program" in shown["timing"]
         assert "Hm." in shown["stream"]
         assert "Go & find it." in shown["copy"]
         assert f'data-steps="{found[1]} {found[0]}"' in shown["program"]

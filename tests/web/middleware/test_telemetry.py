@@ -111,7 +111,7 @@ def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstrea
         assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (7, 3)
         assert request.start_time_unix_nano <= turn.start_time_unix_nano
         assert turn.start_time_unix_nano <= turn.end_time_unix_nano <= request.end_time_unix_nano
-    assert any(span.name == "sandbox monty" for span in spans)
+    assert any(span.name == "sandbox program" for span in spans)
     assert b"secret" not in collector.raw
 
 

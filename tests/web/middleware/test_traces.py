@@ -84,7 +84,7 @@ def test_a_trace_has_the_time_of_a_sandbox(start: Start, upstream: ScriptedUpstr
     upstream.reply('```python\nprint(get_weather(location="Oslo"))\n```')
     ask(client)
     [trace] = ended(finished)
-    assert "sandbox monty" in {span.name for span in timeline(trace)}
+    assert "sandbox program" in {span.name for span in timeline(trace)}
 
 
 def test_a_trace_does_not_keep_the_parsed_request_alive(

@@ -29,7 +29,7 @@ from tests.support.scripted import ScriptedUpstream
 
 DATA = Path(__file__).parents[2] / "data"
 COUNT = int(os.environ.get("FUZZ_REQUESTS", "250"))
-SETTINGS: dict[str, Any] = {"engines": ("monty",), "repair_attempts": 1, "max_body_bytes": 2**20}
+SETTINGS: dict[str, Any] = {"repair_attempts": 1, "max_body_bytes": 2**20}
 
 
 # fmt: off

@@ -28,7 +28,7 @@ from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "1"))
-SETTINGS: dict[str, Any] = {"engines": ("monty",), "interpreter": "off", "max_body_bytes": 2**20}
+SETTINGS: dict[str, Any] = {"interpreter": "off", "max_body_bytes": 2**20}
 
 
 @pytest.fixture
