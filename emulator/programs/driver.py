@@ -59,7 +59,7 @@ class Driver:
         outcome = Outcome()
         status = "failed"
         try:
-            with traces.record_time("program"), stop_on_disconnect(run.kill):
+            with traces.record_time("sandbox program"), stop_on_disconnect(run.kill):
                 held_tools = self.open_run.held_tools if self.open_run else ()
                 outcome = run.advance(program, recorded, held_tools)
             status = "ran"

@@ -73,7 +73,7 @@ def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
         ("emulator_tokens_total", 'client="",direction="out",model="other"'): 6,
     }
     assert {key: risen.get(key) for key in expected} == expected
-    assert ("emulator_program_runs_total", 'engine="none",outcome="ran"') in risen
+    assert ("emulator_program_runs_total", 'outcome="read"') in risen
 
 
 def test_tokens_are_counted_by_listed_model_and_named_client(

@@ -77,7 +77,7 @@ def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstrea
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     url = start_proxy(otel=True)
-    upstream.reply("```python\nget_weather(\n```", "```python\nprint(get_weather())\n```")
+    upstream.reply("```python\nget_weather(\n```", "```python\nprint(get_weather() or 1)\n```")
     ask(url, traceparent=f"00-{TRACE}-{PARENT}-01")
     spans = collector.finished()
     assert {span.trace_id.hex() for span in spans} == {TRACE}

@@ -81,7 +81,7 @@ def test_a_trace_explains_a_call(start: Start, upstream: ScriptedUpstream) -> No
 
 def test_a_trace_has_the_time_of_a_sandbox(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, _ = start()
-    upstream.reply('```python\nprint(get_weather(location="Oslo"))\n```')
+    upstream.reply('```python\nprint(get_weather(location=str("Oslo")))\n```')
     ask(client)
     [trace] = ended(finished)
     assert "sandbox program" in {span.name for span in timeline(trace)}
