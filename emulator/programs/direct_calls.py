@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.programs.sites import Site
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
+
+Site = tuple[int, str]
+"""A call in the source: its line, and the tool's name."""
 
 
 class DirectCalls:

@@ -18,7 +18,6 @@ from emulator.programs.call_history import call_positions, results_of
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.program import Outcome, Program
 from emulator.programs.saved import put
-from emulator.programs.sites import leaves
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset
@@ -189,7 +188,7 @@ def _statement_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterat
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(statement, ast.Expr):
-            names = [_tool_name(leaf, toolset) for leaf in leaves(statement.value)]
+            names = [_tool_name(leaf, toolset) for leaf in _leaves(statement.value)]
             if all(names):
                 yield from ((statement.lineno, name) for name in names if name)
             continue
@@ -197,6 +196,18 @@ def _statement_calls(statements: Sequence[ast.stmt], toolset: Toolset) -> Iterat
             yield from _statement_calls(getattr(statement, field, ()), toolset)
         for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
             yield from _statement_calls(part.body, toolset)
+
+
+def _leaves(value: ast.expr) -> Iterator[ast.expr]:
+    """The items of a display, through nested displays; another expression itself."""
+    match value:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            for part in parts:
+                yield from _leaves(part)
+        case ast.ListComp(elt=part) | ast.DictComp(value=part):
+            yield from _leaves(part)
+        case _:
+            yield value
 
 
 def _tool_name(value: ast.expr, toolset: Toolset) -> str | None:

@@ -21,7 +21,6 @@ from typing import Any
 
 from emulator.programs.program import Program
 from emulator.programs.run_calls import CallRequest
-from emulator.programs.sites import called_tool
 from sandbox.programs.inside.digests import digest
 
 
@@ -106,10 +105,11 @@ class _Reading:
         batch = len(self.requests) + 1 if len(nodes) > 1 else 0
         for node in nodes:
             call = node.value if isinstance(node, ast.Await) else node
-            name = called_tool(call, self._tools)
-            if not name or not isinstance(call, ast.Call):
-                raise _NotPlain
-            self.call(name, [*map(_literal, call.args)], _keywords(call), self._line, batch)
+            match call:
+                case ast.Call(func=ast.Name(id=name), args=args):
+                    self.call(name, [*map(_literal, args)], _keywords(call), self._line, batch)
+                case _:
+                    raise _NotPlain
 
     def _printed(self, value: ast.expr) -> None:
         match value:

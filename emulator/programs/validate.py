@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from emulator.programs.bindings import bound_names, imported_names
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
 from emulator.tools.toolset import Toolset
@@ -53,7 +52,7 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
     if _calls_only_tools(program, toolset):
         return []
     nodes = list(walk(program.tree))
-    bound = (name for node in nodes for name in (*bound_names(node), *imported_names(node)))
+    bound = (name for node in nodes for name in _bound_names(node))
     defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}
     unknown = (
         _unknown(node, node.func.id, program, toolset)
@@ -63,6 +62,20 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
         and node.func.id not in defined
     )
     return list(islice(unknown, MAX_DIAGNOSTICS))
+
+
+def _bound_names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in names)
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name
 
 
 def _calls_only_tools(program: Program, toolset: Toolset) -> bool:
