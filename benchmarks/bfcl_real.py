@@ -23,6 +23,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -41,13 +42,13 @@ from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.user_request import Request
-from emulator.engines import open_engines
+from emulator.engines import open_programs
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
 from emulator.protocol import Message
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine
+from sandbox.programs.server import ProgramServer
 
 _HEAD = """\
 ## Real replies: the proxy and BFCL's own parsers
@@ -137,9 +138,9 @@ def _case(row: dict[str, Any]) -> Case:
     )
 
 
-def read_by_us(engine: Engine, reply: RealReply) -> Calls:
+def read_by_us(programs: ProgramServer, reply: RealReply) -> Calls:
     """The calls that the proxy makes of a reply at the first attempt, over all turns of its program."""
-    driver = Driver((engine,), Toolset.parse(reply.case.tools))
+    driver = Driver(programs, Toolset.parse(reply.case.tools))
     toolset = driver.toolset
     messages = [Message.model_validate(message) for message in reply.case.messages]
     judge = IntentJudge(toolset, Request(messages))
@@ -177,14 +178,16 @@ def read_by(parser: Parser, reply: RealReply) -> Calls:
     return [(shown.get(name, name), arguments) for name, arguments in calls]
 
 
-def measure(engine: Engine, folder: Path, theirs: Mapping[str, Parser], every: int) -> Scores:
+def measure(
+    programs: ProgramServer, folder: Path, theirs: Mapping[str, Parser], every: int
+) -> Scores:
     scores: Scores = defaultdict(Score)
     for number, reply in enumerate(replies(folder)):
         if number % every:
             continue
         score = scores[reply.model]
         score.replies += 1
-        ours = is_right(reply, read_by_us(engine, reply))
+        ours = is_right(reply, read_by_us(programs, reply))
         score.ours += ours
         calls = {name: read_by(parser, reply) for name, parser in theirs.items()}
         right = frozenset(name for name, read in calls.items() if is_right(reply, read))
@@ -239,11 +242,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure("error")
     today = parsers()
     of_2024 = parsers_of_2024(options.parsers_of_2024) if options.parsers_of_2024 else {}
-    [engine, *_] = open_engines(Settings(base_url="http://unused", ))
-    try:
-        scores = measure(engine, options.replies, today | of_2024, options.every)
-    finally:
-        engine.close()
+    with closing(open_programs(Settings(base_url="http://unused"))) as programs:
+        scores = measure(programs, options.replies, today | of_2024, options.every)
     for missed in [one for score in scores.values() for one in score.missed][: options.show]:
         print(f"\n--- {missed.model} {missed.case.id}\n{missed.text}\n    {missed.case.truth}")
     text = page(scores, today, of_2024)

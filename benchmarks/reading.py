@@ -2,7 +2,7 @@
 
     make bench-reading
 
-Each input is fed as a stream of chunks through all that stands between the upstream and the engine:
+Each input is fed as a stream of chunks through all that stands between the upstream and the program server:
 reasoning, prose, blocks, statements. The exponent is fitted over the sizes (1 = linear); beside it
 stands what a bare `json.loads` of the same chunks costs. What an input calls is not run.
 """
@@ -15,8 +15,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
@@ -29,8 +28,8 @@ from emulator.answering.reply_splitter import ReasoningStart
 from emulator.programs.driver import Driver
 from emulator.reading.tags import REASONING, TAGS
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Session
-from sandbox.errors import Unsupported
+from sandbox.engine import Limits
+from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
 
 SIZES = (10_000, 100_000, 1_000_000)
 CHUNKS = (6, 1000)
@@ -106,19 +105,11 @@ INPUTS: dict[str, tuple[str, str]] = {
 }
 
 
-class NoEngine:
+class NoPrograms(ProgramServer):
     """Runs nothing: what an input happens to call is no part of reading."""
 
-    name = "none"
-
-    def get_ready(self) -> None: ...
-
-    @contextmanager
-    def session(self, *_: object, **__: object) -> Iterator[Session]:
-        raise Unsupported("nothing is run")
-        yield
-
-    def close(self) -> None: ...
+    def open(self, client: str = "") -> ChildProcess:
+        raise FenceBroken("nothing is run", "")
 
 
 def random_inputs(seed: int, count: int) -> dict[str, tuple[str, str]]:
@@ -161,7 +152,7 @@ def chunks_of(text: str, size: int) -> list[str]:
 
 def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
-    runs = ProgramRuns(Driver((NoEngine(),), TOOLSET))
+    runs = ProgramRuns(Driver(NoPrograms(Limits()), TOOLSET))
     draft = ProgramDraft(runs, IntentJudge(TOOLSET), Quotations((), TOOLSET))
     prose = Prose(StopFilter(None), hold=False)
     reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
