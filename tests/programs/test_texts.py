@@ -31,6 +31,8 @@ USES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("parsed later", "import json\nt = read_file('p')\nd = json.loads(t)\nnote(d['version'])", PACKAGE,
      {"text": "1.0"}),
     ("a number with its line end", "note(bash('wc -l').strip())", "42\n", {"text": "42"}),
+    ("the digits of a number", "note('-'.join(c for c in bash('id')))", "123", {"text": "1-2-3"}),
+    ("the first digit, and one among them", "x = bash('id')\nnote(x[0] if '2' in x else 'none')", "123", {"text": "1"}),
     ("a number as a number", "weigh(bash('wc -l') + 1)", "42\n", {"x": 43}),
     ("a number that is parsed", "weigh(int(bash('wc -l')))", "42\n", {"x": 42}),
     ("a number that is compared with a text", "x = bash('id')\nif x == '0':\n    note('root')", "0",

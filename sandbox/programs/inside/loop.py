@@ -193,12 +193,24 @@ def _change_asyncio() -> None:
     asyncio.TaskGroup.create_task = create_task_in_group  # type: ignore[method-assign]
     for name in ("wait_for", "shield", "create_task", "ensure_future"):
         setattr(package, name, _first_as_task(getattr(asyncio, name)))
-    package.run = running(None)(_first_as_task(asyncio.run))
+    package.run = _run_any(asyncio.run)
     for module in (asyncio, asyncio.events):
         module.new_event_loop = Loop  # type: ignore[assignment]
     find: Any = getattr(asyncio.events, "_get_event_loop_policy", None)  # from Python 3.14
     policy = find() if find else asyncio.get_event_loop_policy()
     type(policy)._loop_factory = Loop
+
+
+def _run_any(run: Any) -> Any:
+    @functools.wraps(run)
+    def run_any(main: Any, **options: Any) -> Any:
+        """As models write it: also for ``gather(...)``, and inside another loop."""
+        if asyncio.isfuture(main):
+            return main.get_loop().run_until_complete(main)
+        with running(None):
+            return run(_task(main), **options)
+
+    return run_any
 
 
 def _first_as_task(function: Any) -> Any:

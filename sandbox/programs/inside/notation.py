@@ -64,8 +64,14 @@ def _number(base: type) -> Any:
         return self.text == theirs if is_text else base.__eq__(self, other)
 
     shown = {"__str__": written, "__repr__": written, "__format__": written}
-    shown |= {"__eq__": equals, "__len__": lambda self: len(self.text)}
-    return type(base.__name__, (base,), _text_methods(base) | shown)
+    sequence = {
+        "__eq__": equals,
+        "__len__": lambda self: len(self.text),
+        "__iter__": lambda self: iter(self.text),
+        "__getitem__": lambda self, place: self.text[place],
+        "__contains__": lambda self, text: text in self.text,
+    }
+    return type(base.__name__, (base,), _text_methods(base) | shown | sequence)
 
 
 def _object(base: type) -> Any:
