@@ -349,6 +349,10 @@ bench-first-run: | $(PY) ## measure a fresh clone with an empty home, from make 
 bench-fronts: $(FRONTS) ## compare servers with 1,000 slow streams each (3 minutes) -> benchmarks/fronts
 	@exec $(FRONTS_VENV)/bin/python -m benchmarks.fronts $(ARGS)
 
+.PHONY: bench-programs
+bench-programs: $(RUNNABLE) ## measure CPU time of programs, and memory of those that wait -> docs/performance.md
+	@exec $(PY) -m benchmarks.programs
+
 .PHONY: bench-reading
 bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character, and how it grows with length
 	@exec $(PY) -m benchmarks.reading $(ARGS)

@@ -157,7 +157,7 @@ def defer_tools(
         names |= {tool.name for tool in visible.tools} - shown - {SEARCH_TYPE}
     if policy.name is not None or not (names or is_changed):
         return chat, hosted, None
-    name = SEARCH_TYPE if toolset.named(SEARCH_TYPE) else ""
+    name = SEARCH_TYPE if toolset.find(SEARCH_TYPE) else ""
     described = f"{name}(...)" if name else "a search"
     if is_long or asked:
         search = replace(search_tool(toolset, (asked or {}).get("name")), is_hidden=not asked)

@@ -72,7 +72,7 @@ def search_tool(toolset: Toolset, name: object = None) -> HostedTool:
 
 def find(toolset: Toolset, query: str) -> list[Tool]:
     """The tools that ``query`` names, then those that share its words."""
-    named = (toolset.named(word) for word in _NAMES.findall(query[:4_000]))
+    named = (toolset.find(word) for word in _NAMES.findall(query[:4_000]))
     chosen = {tool.name: tool for tool in named if tool is not None}
     ranked = toolset.index.rank(query)[:MAX_FOUND]
     return [

@@ -150,7 +150,7 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
 
     Raises Unreadable if the name cannot be a function's or the arguments are not an object.
     """
-    python_name = names.find(name) or name.strip().replace("\\_", "_")
+    python_name = names.find_near(name) or name.strip().replace("\\_", "_")
     if not python_name.isidentifier():
         raise unreadable(f"no function is called {name!r}", line=line)
     match _parse_arguments(arguments):

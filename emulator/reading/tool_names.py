@@ -1,9 +1,4 @@
-r"""Which offered function a model means by a written name.
-
-Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``),
-wire names with dots or hyphens (``math.lcm``), Markdown's escaped underscore (``get\_weather``).
-Knows nothing of schemas.
-"""
+"""The offered names, as readers of replies look for them. Knows nothing of schemas."""
 
 from __future__ import annotations
 
@@ -15,12 +10,7 @@ from functools import lru_cache
 from emulator.cached_property import cached_property
 from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
 from emulator.reading.lexing import outside_strings_only
-
-#: Namespaces in which models were trained to see their tools. Anything else before a dot is an object
-#: of the program: ``re.search`` is not the tool ``search``.
-NAMESPACES = frozenset(
-    "functions function tools tool default_api api tool_api client self multi_tool_use".split()
-)
+from emulator.spellings import NAMESPACES, Spellings
 
 #: A name as models write it: with dots, hyphens and Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
@@ -49,6 +39,7 @@ class ToolNames(Collection[str]):
         self.forced = forced
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
+        self._spellings = Spellings(self._python)
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
         odd.sort(key=len, reverse=True)  # the longest match wins
         self._odd = (
@@ -77,14 +68,11 @@ class ToolNames(Collection[str]):
         """Return the Python name of the function that `written` means, or None if it is not
         offered.
         """
-        name = written.strip().replace("\\_", "_")
-        while True:
-            if name in self._python:
-                return self._python[name]
-            namespace, dot, rest = name.partition(".")
-            if not dot or namespace not in NAMESPACES:
-                return None
-            name = rest
+        return self._spellings.find(written)
+
+    def find_near(self, written: str) -> str | None:
+        """As `find`, for a name that is data: it may differ in case and in the marks between words."""
+        return self._spellings.find_near(written)
 
     @cached_property
     def command(self) -> str | None:

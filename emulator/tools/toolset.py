@@ -18,6 +18,7 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.cached_property import cached_property
+from emulator.spellings import Spellings
 from emulator.tools import binding, codegen, constructors, names, stubs
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.schema import SchemaError, guard, kind_of
@@ -34,9 +35,6 @@ MAX_CACHED = 128
 MAX_SIGNATURES = 400_000
 
 _IDENTIFIER = re.compile(r"\w+")
-
-#: Prefixes that models remember from other systems.
-_PREFIXES = ("functions.", "default_api.", "tools.", "tool.", "api.")
 
 
 @dataclass(frozen=True)
@@ -119,33 +117,13 @@ class Toolset:
         return frozenset(model.name for model in self.models)
 
     @cached_property
-    def _by_spelling(self) -> dict[str, Tool]:
-        found: dict[str, Tool] = {}
-        for spell in _SPELLINGS:  # the most certain spelling first: a later one replaces no name
-            spelt: dict[str, list[Tool]] = {}
-            for tool in self.tools:
-                spelt.setdefault(spell(tool), []).append(tool)
-            for written, owners in spelt.items():
-                if len(owners) == 1:
-                    found.setdefault(written, owners[0])
-        return found
-
-    def named(self, written: str) -> Tool | None:
-        """Return the tool whose wire or Python name is `written`, or nearly so."""
-        return self._by_spelling.get(written)
+    def _by_spelling(self) -> Spellings[Tool]:
+        by_python_name = {tool.python_name: tool for tool in self.tools}
+        return Spellings(by_python_name | {tool.name: tool for tool in self.tools})
 
     def find(self, written: str) -> Tool | None:
-        """Return the tool that `written` means: its wire or Python name, or either after
-        ``functions.`` and similar prefixes.
-        """
-        if (tool := self._by_spelling.get(written)) is not None:
-            return tool
-        candidates = [written, *(written.removeprefix(p) for p in _PREFIXES)]
-        for name in candidates:
-            for form in (name, name.replace(".", "_").replace("-", "_"), name.casefold()):
-                if form in self._by_spelling:
-                    return self._by_spelling[form]
-        return None
+        """Return the tool that `written` means: its wire or Python name, or nearly so."""
+        return self._by_spelling.find_near(written)
 
     def bind(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments object of a call: bound, coerced and valid. Raises BindError."""
@@ -168,14 +146,6 @@ class Toolset:
             message = f'unknown tool "{shown}"{hint}; expected one of {expected[:600]}'
             raise BindError(f"{shown}(...)", [Problem("", message)])
         return tool
-
-
-_SPELLINGS = (
-    lambda tool: tool.name,
-    lambda tool: tool.python_name,
-    lambda tool: names.identifier(tool.name, fallback="tool"),
-    lambda tool: tool.name.casefold(),
-)
 
 
 @dataclass(frozen=True)

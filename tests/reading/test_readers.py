@@ -203,6 +203,14 @@ def test_a_written_name_finds_its_function(written: str, python_name: str | None
     assert ToolNames(NAMES).find(written) == python_name
 
 
+def test_only_a_name_in_data_may_differ_in_case() -> None:
+    """In Python it may be a class of the program."""
+    reply = '{"name": "Get_Weather", "arguments": {"city": "Oslo"}}'
+    [statement] = read("json", reply, ToolNames(NAMES))
+    assert statement.source == "get_weather(**{'city': 'Oslo'})"
+    assert ToolNames(NAMES).find("Get_Weather") is None
+
+
 @pytest.mark.parametrize(
     ("source", "calls"),
     [

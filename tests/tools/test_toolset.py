@@ -188,6 +188,8 @@ def test_every_name_has_a_python_name_of_its_own(written: list[str]) -> None:
         ("default_api.getWeather", "getWeather"),
         ("tools.getWeather", "getWeather"),
         ("getweather", "getWeather"),
+        ("function.GetWeather", "getWeather"),
+        ("functions.File-Search", "file-search"),
         ("get_weather", None),
         ("print", "print"),
         ("file_search", "file-search"),
