@@ -69,8 +69,8 @@ BLOCKS = Counter(
 )
 PROGRAM_RUNS = Counter(
     "emulator_program_runs",
-    "Runs of tool programs, by outcome: read (literal calls, nothing runs), ran, failed (an error of the program, "
-    "or a limit)",
+    "Runs of tool programs, by outcome: read (literal calls, nothing runs), ran, failed (an error of the "
+    "program, or a limit)",
     ["outcome"],
 )
 KERNELS = Gauge(

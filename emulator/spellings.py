@@ -1,8 +1,9 @@
 """What a model means by a name that it wrote: one answer for all who ask.
 
-Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``), Markdown's escaped
-underscore (``get\\_weather``), and in data (JSON, tags, native calls) another case, or underscores for dots and
-hyphens. In Python code these are other names: a program may define a class ``Search`` beside a tool ``search``.
+Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``),
+Markdown's escaped underscore (``get\\_weather``), and in data (JSON, tags, native calls) another case, or
+underscores for dots and hyphens. In Python code these are other names: a program may define a class
+``Search`` beside a tool ``search``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Spellings(Generic[Offered]):
         return _named(written, self._offered)
 
     def find_near(self, written: str) -> Offered | None:
-        """As `find`; else what differs in nothing but case and the marks between words, if that is one thing."""
+        """As `find`; else what differs in nothing but case and the marks between words, if that is one
+        thing."""
         found = self.find(written)
         return _named(_plain(written), self._plain) if found is None else found
 

@@ -1,19 +1,15 @@
-"""Errors of a sandbox, by whose fault they are. Knows nothing of engines, HTTP or prompts.
-
-Only after `Unsupported` may another engine run the program. A failure, a limit or a refusal is final:
-otherwise a program could choose its sandbox.
-"""
+"""Errors of a sandbox, by whose fault they are. Knows nothing of HTTP or prompts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class SandboxError(Exception):
-    """Base class of the errors that `Session.start` and `Session.resume` raise."""
+    """Base class."""
 
 
 class ProgramFailed(SandboxError):
-    """The program raised an exception. `line` is 1-based in its piece, or None if unknown."""
+    """A cell raised an exception. `line` is 1-based in it, or None if unknown."""
 
     def __init__(
         self, kind: str, message: str, line: int | None, traceback: str, stdout: str = ""
@@ -26,17 +22,8 @@ class ProgramFailed(SandboxError):
         self.stdout = stdout
 
 
-class Unsupported(SandboxError):
-    """This engine cannot run this program as CPython does; another engine may."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-
-
 class SandboxTimeout(SandboxError):
-    """A piece ran longer than its limit. Time in which it is paused does not count."""
+    """A program or a cell ran longer than its limit. Time in which it waits for a call does not count."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"the program ran longer than {seconds:g} s")
@@ -52,7 +39,7 @@ class SandboxLimit(SandboxError):
 
 
 class SandboxDied(SandboxError):
-    """The worker or kernel of this session died. The engine and its other sessions continue."""
+    """The process of this program or session died. Others continue."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -60,7 +47,7 @@ class SandboxDied(SandboxError):
 
 
 class SandboxUnavailable(SandboxError):
-    """The engine cannot open any session; `fix` tells the operator what to do."""
+    """Nothing can run here; `fix` tells the operator what to do."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(f"{reason}; {fix}")
@@ -69,7 +56,7 @@ class SandboxUnavailable(SandboxError):
 
 
 class SandboxBusy(SandboxUnavailable):
-    """All workers or kernels are in use; the same request may succeed in a moment."""
+    """All processes are in use; the same request may succeed in a moment."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +66,6 @@ class Frame:
     line: int
     function: str
     source_line: str
-
-
-def compile_failure(
-    line: int, text: str, message: str, kind: str = "SyntaxError", stdout: str = ""
-) -> ProgramFailed:
-    """The failure of a piece that does not compile; `text` is the line at fault."""
-    traceback = render_traceback([Frame(line, "<module>", text)], kind, message)
-    return ProgramFailed(kind, message, line, traceback, stdout)
 
 
 _SHOWN_FRAMES = 8

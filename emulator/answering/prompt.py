@@ -61,8 +61,9 @@ def instruct(
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
-    the history, ``habit`` the dialect of the model's calls, ``sandbox`` describes the interpreter, if there is one. ``constrained``: the reply will be a
-    JSON object of words or calls. ``deferred`` tools are only listed.
+    the history, ``habit`` the dialect of the model's calls, ``sandbox`` describes the interpreter, if there
+    is one. ``constrained``: the reply will be a JSON object of words or calls. ``deferred`` tools are only
+    listed.
     """
     instructions = answer_format
     if deferred and toolset.tools:

@@ -41,7 +41,8 @@ class WayRefused(Exception):
 def open_pipelines(
     settings: Settings, ways: Sequence[Way], seconds: float
 ) -> Iterator[Mapping[str, Pipeline]]:
-    """Open a pipeline for each way; all share the upstreams and the program server. ``seconds``: limit of one answer."""
+    """Open a pipeline for each way; all share the upstreams and the program server. ``seconds``: limit of
+    one answer."""
     alone = {"fallbacks": (), "breaker_failures": 0}  # another model's answers would not count
     rows = tuple(row.model_copy(update=alone) for row in settings.upstreams)
     profiles = (*(way.row() for way in ways), *settings.profiles)

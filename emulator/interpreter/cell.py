@@ -150,10 +150,9 @@ class RunningCell:
                 if not calls:
                     raise
                 break
-            batch = (each.batch, 0) if each.batch else None
-            if not outgoing.accepts(tool, arguments, batch):
+            if not outgoing.accepts(tool, arguments, each.batch):
                 break
-            outgoing.add(tool, arguments, batch)
+            outgoing.add(tool, arguments, each.batch)
             calls.append(Call(tool.name, arguments, tool.kind))
         return calls
 

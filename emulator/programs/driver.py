@@ -1,8 +1,8 @@
 """Run a program as far as the known results allow.
 
-`Driver.run` is a function of the program and of the recorded calls: it replays the recorded calls, then makes new
-ones. So streaming (a program that grows by a statement), resuming (a program with more results) and repairing
-are the same operation.
+`Driver.run` is a function of the program and of the recorded calls: it replays the recorded calls, then
+makes new ones. So streaming (a program that grows by a statement), resuming (a program with more results)
+and repairing are the same operation.
 
 * A program of literal calls (`plain_calls`) is read, and nothing runs.
 * Any other runs in a child of the program server; `OpenRun` may keep that child for the next run.

@@ -1,9 +1,9 @@
-"""A run that stays open: its child gets the next statement of a reply that is still written, or the result of a
-hosted call that arrives in the same answer.
+"""A run that stays open: its child gets the next statement of a reply that is still written, or the result
+of a hosted call that arrives in the same answer.
 
-A replay costs a few milliseconds, the next statement in an open child a few tenths of one. At a hosted call a run waits only
-after a chain of single calls: elsewhere, replays let independent calls run at the same time.
-If anything differs from what the run has done, it is closed, and the program is replayed.
+A replay costs a few milliseconds, the next statement in an open child a few tenths of one. At a hosted call
+a run waits only after a chain of single calls: elsewhere, replays let independent calls run at the same
+time. If anything differs from what the run has done, it is closed, and the program is replayed.
 """
 
 from __future__ import annotations

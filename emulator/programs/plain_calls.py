@@ -5,11 +5,12 @@
     [send(**{"to": ["eve"], "text": "Dinner?"}), find_place(name="home")]
     print("Sent:", office["address"])
 
-Their calls can be read, and nothing runs: that saves a fork and a replay (docs/performance.md). The calls are bound, validated and ordered by `run_calls`, as those of any program.
+Their calls can be read, and nothing runs: that saves a fork and a replay (docs/performance.md). The calls
+are bound, validated and ordered by `run_calls`, as those of any program.
 
-What is printed may be texts, results, parts of them (``office["address"]``) and texts that contain these. A part
-may be missing: then the program raises there, so acting calls after it wait (`CallRequest.skips_output`).
-Once a result is known, a child runs a program with prints for its output.
+What is printed may be texts, results, parts of them (``office["address"]``) and texts that contain these. A
+part may be missing: then the program raises there, so acting calls after it wait
+(`CallRequest.skips_output`). Once a result is known, a child runs a program with prints for its output.
 """
 
 from __future__ import annotations

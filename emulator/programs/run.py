@@ -8,9 +8,9 @@ The states of a run, and what `advance` sends in each:
 | calling | the result of the last call, then as above | as above |
 | ended | nothing | forever |
 
-While statements run, each call of the program is answered immediately with its record (`RunCalls`), unless the run
-stops there. A run that is ready or calling may stay open (`OpenRun`). What a child sends is data of a hostile
-program: every field is checked here.
+While statements run, each call of the program is answered immediately with its record (`RunCalls`), unless
+the run stops there. A run that is ready or calling may stay open (`OpenRun`). What a child sends is data of
+a hostile program: every field is checked here.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ProgramRun:
     def advance(
         self, program: Program, recorded: Sequence[CallRecord], held_tools: Collection[str]
     ) -> Outcome:
-        """Run to the end of ``program``, or to where it needs a result. At a call of ``held_tools`` that is the
-        only one without a result, the run waits in the state calling.
+        """Run to the end of ``program``, or to where it needs a result. At a call of ``held_tools`` that is
+        the only one without a result, the run waits in the state calling.
 
         Raises `ProgramRejected`.
         """

@@ -12,8 +12,8 @@ A call of the program takes one of these transitions:
   (law 3), or a tool that the model calls itself has returned (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
-acting call is sent after a failure that was not looked at. A program is not trusted: what it says about its own calls
-(`batch`, `unlooked`, `skips_output`) can make a valid call, never an invalid one.
+acting call is sent after a failure that was not looked at. A program is not trusted: what it says about its
+own calls (`batch`, `unlooked`, `skips_output`) can make a valid call, never an invalid one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Constructors for nested models, as Python source that runs before a program.
 
-They are plain functions that return the JSON object. A missing field is omitted, never filled with its default,
-and an unknown one is included: the host validates both, with better messages than a TypeError's.
+They are plain functions that return the JSON object. A missing field is omitted, never filled with its
+default, and an unknown one is included: the host validates both, with better messages than a TypeError's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The changes to asyncio in a kernel, which let it take pending calls (`tasks`). Runs inside the kernel.
 
 asyncio's clock stops while the cell waits for the host, so that no timeout of the cell expires meanwhile.
-Sets of tasks become ordered, so that a program which is run again does the same.
 """
 
 # ruff: noqa: SLF001 - asyncio has no public way to these
@@ -36,15 +35,10 @@ def change_asyncio() -> None:
         as_batch(values)
         return gather(*map(_awaitable, values), **options)
 
-    async def wait_ordered(fs: Iterable[Any], **options: Any) -> Any:
-        futures = list(dict.fromkeys(fs))
-        done, pending = await wait(futures, **options)
-        return (
-            OrderedSet(f for f in futures if f in done),
-            OrderedSet(f for f in futures if f in pending),
-        )
+    async def wait_together(fs: Iterable[Any], **options: Any) -> Any:
+        return await wait([ensure_future(f) for f in fs], **options)
 
-    def as_completed_ordered(fs: Iterable[Any], **options: Any) -> Any:
+    def as_completed_together(fs: Iterable[Any], **options: Any) -> Any:
         return as_completed([ensure_future(f) for f in fs], **options)
 
     loops.create_task = create_task
@@ -52,8 +46,8 @@ def change_asyncio() -> None:
     package.run = _run_nested
     for module in (tasks, package):
         module.ensure_future = module._ensure_future = ensure_future
-        module.gather, module.wait = gather_batch, wait_ordered
-        module.as_completed = as_completed_ordered
+        module.gather, module.wait = gather_batch, wait_together
+        module.as_completed = as_completed_together
 
 
 async def settled(value: Any) -> Any:
@@ -96,19 +90,3 @@ def outside_loop() -> Iterator[None]:
         asyncio.set_event_loop(outer)
         if outer is not None and task is not None:
             asyncio._enter_task(outer, task)
-
-
-class OrderedSet(set[Any]):
-    """A set whose items come in the order in which they were given."""
-
-    def __init__(self, items: Iterable[Any]) -> None:
-        self._items = list(items)
-        super().__init__(self._items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (item for item in self._items if item in self)
-
-    def pop(self) -> Any:
-        item = next(iter(self))
-        self.remove(item)
-        return item

@@ -42,19 +42,6 @@ def change_cells(shell: Any) -> None:
     shell.transform_ast = lambda tree: _transform(transform(tree))
 
 
-def change_programs(shell: Any) -> None:
-    """Let ``await`` in the programs of this kernel take the result of a call, which is no awaitable."""
-    transform = shell.transform_ast
-    shell.transform_ast = lambda tree: _settle(transform(tree))
-
-
-def _settle(tree: ast.AST) -> ast.AST:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Await):
-            node.value = _insert(AWAITED, node.value)
-    return tree
-
-
 def _pending(function: Any, receiver: Any = asyncio) -> Callable[..., Any]:
     takes_awaitables = receiver is asyncio or isinstance(
         receiver, asyncio.AbstractEventLoop | asyncio.TaskGroup

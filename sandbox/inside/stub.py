@@ -4,8 +4,8 @@ A kernel serves one session. The host calls, in this order:
 
 1. `prepare`, when the kernel starts, before it is handed out;
 2. `open_session`, once;
-3. `offer`, before the pieces of code that may call these functions; again for other functions;
-4. code of the program or cells, one piece at a time, and between the pieces `files`, `libraries`, `read`,
+3. `offer`, before the cells that may call these functions; again for other functions;
+4. cells, one at a time, and between them `files`, `libraries`, `read`,
    `remove` and `write` (`files`).
 
 Each offered function pauses the code: it asks the host and returns its answer (`calls`). Values leave as
@@ -24,7 +24,6 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -40,18 +39,10 @@ from sandbox.inside.calls import (
     start_piece,
     write_call,
 )
-from sandbox.inside.cells import change_cells, change_programs
-from sandbox.inside.clock import freeze
+from sandbox.inside.cells import change_cells
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
-from sandbox.inside.loops import use_own_loops
-from sandbox.inside.tasks import (
-    PendingCall,
-    drop_all,
-    interruptible,
-    send_all,
-    start_cell,
-)
-from sandbox.inside.values import AWAITABLE, AWAITED, VALUE_MIME, plain
+from sandbox.inside.tasks import drop_all, interruptible, send_all, start_cell
+from sandbox.inside.values import AWAITED, VALUE_MIME, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
 
@@ -83,25 +74,14 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
             importlib.import_module(module)
 
 
-def open_session(payload: str) -> None:
-    """Give a prepared kernel to one session. `payload` is JSON: seed, ordered.
-
-    A session is `ordered` for a program that is run again: each run must make the same calls. It is not
-    `ordered` for a notebook, whose cells run once each.
-    """
-    options = json.loads(payload)
+def open_session() -> None:
+    """Give a prepared kernel to one session."""
     shell: Any = get_ipython()
-    if options["seed"]:
-        freeze(options["seed"], threads.run_waiting)
-    threads.take_turns(every_function=options["ordered"])
-    if options["ordered"]:
-        use_own_loops(shell)
-        change_programs(shell)
+    threads.take_turns()
     shell.kernel._cancel_on_sigint = interruptible
     shell.events.register("pre_run_cell", _start_piece)
     shell.events.register("post_run_cell", _end_piece)
-    if not options["ordered"]:
-        change_cells(shell)
+    change_cells(shell)
     get_code_name = shell.compile.get_code_name
 
     def remember_name(*args: Any, **kwargs: Any) -> str:
@@ -149,9 +129,6 @@ def offer(payload: str) -> None:
 
 
 def _pausing(name: str) -> Callable[..., Any]:
-    if name.startswith(AWAITABLE):
-        return partial(PendingCall, name, starts_awaited=True)
-
     def pausing(*args: Any, **kwargs: Any) -> Any:
         call = write_call(name, args, kwargs)
         send_all()  # earlier calls leave first

@@ -1,10 +1,9 @@
 """Calls that a cell waits for at the same time. Runs inside the kernel.
 
 A cell waits for several calls at the same time in tasks (``asyncio.gather``, ``create_task``,
-``TaskGroup``), in a display and in a comprehension; a program in tasks. Each of these is a `PendingCall`
-(`cells` makes them, and names with the prefix `AWAITABLE`). Its states:
+``TaskGroup``), in a display and in a comprehension. Each of these is a `PendingCall` (`cells` makes them).
+Its states:
 
-    made -> queued: a cell's immediately, a program's when it is awaited, as a coroutine starts
     queued -> done (with a result or an error)
     queued -> dropped: an earlier call of its display failed, its coroutine was cancelled, or the cell was
     interrupted, which also cancels the tasks that it created, as `asyncio.run` does
@@ -47,9 +46,7 @@ polling."""
 class PendingCall:
     """A call whose result the cell awaits. Raises as `write_call`."""
 
-    def __init__(
-        self, name: str, /, *args: Any, starts_awaited: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         self.batch = 0
         """Calls of one display, comprehension or gather have the same number, other calls 0."""
         self._text = write_call(name, args, kwargs)
@@ -57,8 +54,7 @@ class PendingCall:
         self._value: Any = None
         self._error: Exception | None = None
         self._future: asyncio.Future[None] | None = None
-        if not starts_awaited:
-            _queue.append(self)
+        _queue.append(self)
 
     @property
     def payload(self) -> str:
@@ -87,8 +83,6 @@ class PendingCall:
             loop = asyncio.get_running_loop()
             if self._future is None:
                 self._future = loop.create_future()
-                if self not in _queue:
-                    _queue.append(self)
             _send_when_idle(loop)
             try:
                 yield from self._future

@@ -1,8 +1,7 @@
 """Run threads and executors one after the other. Runs inside the kernel.
 
-Only the main thread can ask the host (`calls`). So the functions of a cell that call the host run there;
-and all functions of a program, which is run again, so that it does the same each time. All other threads of
-a cell are ordinary ones.
+Only the main thread can ask the host (`calls`). So the functions of a cell that call the host run there. All
+other threads of a cell are ordinary ones.
 
 A thread that takes turns is
 
@@ -17,18 +16,16 @@ Stops: nothing; it keeps order among friends.
 """
 
 import asyncio
-import concurrent.futures
 import functools
 import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from types import CodeType
 from typing import Any
 
-from sandbox.inside.asyncio_changes import OrderedSet
 from sandbox.inside.calls import OFFERED, ONE_AFTER_THE_OTHER, in_main_thread
 
 _waiting: deque[threading.Thread] = deque()
@@ -37,14 +34,9 @@ _over: dict[threading.Thread, bool] = {}
 
 _MOST_DEPTH = 8
 
-_every_function = False
 
-
-def take_turns(*, every_function: bool) -> None:
-    """Change this kernel's threads and executors. Without `every_function`: for functions that call the
-    host."""
-    global _every_function  # noqa: PLW0603 - one kernel, one session
-    _every_function = every_function
+def take_turns() -> None:
+    """Change this kernel's threads and executors, for functions that call the host."""
     methods: dict[Any, dict[str, Any]] = {
         threading.Thread: {"start": _start, "join": _join, "is_alive": _is_alive},
         threading.Event: {"wait": _wait},
@@ -58,17 +50,9 @@ def take_turns(*, every_function: bool) -> None:
             setattr(owner, name, method)
     package: Any = asyncio
     package.to_thread = _to_thread
-    if every_function:
-        futures: Any = concurrent.futures
-        futures.as_completed = lambda fs, timeout=None: iter(list(dict.fromkeys(fs)))  # noqa: ARG005
-        futures.wait = _wait_for_futures
 
 
 # Which functions
-
-
-def _takes_turns(function: Any) -> bool:
-    return _every_function or calls_host(function)
 
 
 def calls_host(function: Any, depth: int = 0) -> bool:
@@ -123,7 +107,7 @@ _real_get, _real_put = queue.Queue.get, queue.Queue.put
 
 def _start(thread: threading.Thread) -> None:
     target = vars(thread).get("_target") or thread.run
-    if not (_called_by_user() and _takes_turns(target)):
+    if not (_called_by_user() and calls_host(target)):
         _real_start(thread)
     elif thread in _over:
         raise RuntimeError("threads can only be started once")
@@ -148,17 +132,12 @@ def _is_alive(thread: threading.Thread) -> bool:
 def _wait(event: threading.Event, timeout: float | None = None) -> bool:
     if not event.is_set() and _called_by_user():
         run_waiting()
-        if not event.is_set() and _every_function:
-            _refuse_to_wait(timeout)
-            return False
     return _real_wait(event, timeout)
 
 
 def _get(items: queue.Queue[Any], block: bool = True, timeout: float | None = None) -> Any:
     if block and items.empty() and _called_by_user():
         run_waiting()
-        if _every_function:
-            block = items.empty() and _refuse_to_wait(timeout)
     return _real_get(items, block, timeout)
 
 
@@ -167,16 +146,7 @@ def _put(
 ) -> None:
     if block and items.full() and _called_by_user():
         run_waiting()
-        if _every_function:
-            block = items.full() and _refuse_to_wait(timeout)
     _real_put(items, item, block, timeout)
-
-
-def _refuse_to_wait(timeout: float | None) -> bool:
-    """No thread is left that could end the wait. Returns False if a timeout ends it, which is immediately."""
-    if timeout is None:
-        raise RuntimeError(ONE_AFTER_THE_OTHER)
-    return False
 
 
 def run_waiting() -> None:
@@ -217,7 +187,7 @@ def _submit(submit: Callable[..., Any]) -> Callable[..., Any]:
     def submit_or_run(
         pool: Executor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        if not _takes_turns(function):
+        if not calls_host(function):
             return submit(pool, function, *args, **kwargs)
         future: Future[Any] = Future()
         try:
@@ -233,7 +203,7 @@ def _map(pool_map: Callable[..., Any]) -> Callable[..., Any]:
     def map_or_run(
         pool: Executor, function: Callable[..., Any], /, *iterables: Any, **options: Any
     ) -> Any:
-        if not _takes_turns(function):
+        if not calls_host(function):
             return pool_map(pool, function, *iterables, **options)
         return Executor.map(pool, function, *iterables, timeout=options.get("timeout"))
 
@@ -241,19 +211,12 @@ def _map(pool_map: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def _to_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    if _takes_turns(function):
+    if calls_host(function):
         return function(*args, **kwargs)
     return await _real_to_thread(function, *args, **kwargs)
 
 
 def _run_in_executor(loop: Any, pool: Any, function: Callable[..., Any], *args: Any) -> Any:
-    if _takes_turns(function):
+    if calls_host(function):
         return loop.create_task(_to_thread(function, *args))
     return _real_run_in_executor(loop, pool, function, *args)
-
-
-def _wait_for_futures(fs: Iterable[Any], timeout: Any = None, return_when: Any = None) -> Any:  # noqa: ARG001
-    futures = list(dict.fromkeys(fs))
-    done = OrderedSet(future for future in futures if future.done())
-    pending = OrderedSet(future for future in futures if not future.done())
-    return concurrent.futures._base.DoneAndNotDoneFutures(done, pending)  # noqa: SLF001

@@ -1,7 +1,4 @@
-"""Turn values of a program into JSON. Knows nothing of engines or schemas.
-
-Both engines use it: monty in the host, the kernel engine inside the kernel, where this file is sent.
-"""
+"""Turn values of a program or a cell into JSON. Knows nothing of sandboxes or schemas."""
 
 import dataclasses
 import datetime as dt
@@ -25,9 +22,6 @@ people."""
 AWAITED = "_awaited_"
 """The name of the function, in a kernel, that makes any value awaitable."""
 
-AWAITABLE = "_awaitable_"
-"""The prefix of names whose calls return awaitables; see `sandbox.engine.AWAITABLE`."""
-
 REFUSED = "!"
 """The first character of a reply to a kernel that refuses a call; the reason follows. No JSON begins with
 it."""
@@ -46,10 +40,6 @@ def received(result: Any) -> Any:
     if isinstance(result, dict) and result.keys() == {FAILED}:
         return ToolError(str(result[FAILED]))
     return result
-
-
-RECORDS: dict[type, Callable[[Any], Mapping[str, Any]]] = {}
-"""An engine's own record types -> a function that returns the fields. The engine adds them."""
 
 
 _ARRAYS = (list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView)
@@ -120,8 +110,6 @@ def _key(key: Any, where: str) -> str:
 def _fields(value: Any) -> Mapping[str, Any] | None:
     """The fields of a record-like object, or None for another object."""
     kind = type(value)
-    if kind in RECORDS:
-        return RECORDS[kind](value)
     if isinstance(value, type | types.FunctionType | types.ModuleType | BaseException):
         return None
     if dataclasses.is_dataclass(kind):

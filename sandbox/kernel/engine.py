@@ -1,7 +1,7 @@
-"""Run programs in Jupyter kernels, which are CPython.
+"""Run cells in Jupyter kernels, which are CPython.
 
 Stops: what the kernel's place stops (`sandbox.kernel.provisioners`) and what a session stops
-(`sandbox.kernel.session`); state of an earlier program (a kernel serves one session); more
+(`sandbox.kernel.session`); state of an earlier session (a kernel serves one); more
 sessions than the limit.
 
 Does not stop: what neither of these stops.
@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Self
 
-from sandbox.engine import Limits, Session
+from sandbox.engine import Limits
 from sandbox.errors import SandboxDied, SandboxUnavailable
 from sandbox.fences import cgroups, leftovers
 from sandbox.kernel.connection import KernelConnection, ParkedSession
 from sandbox.kernel.notebook import Notebook
 from sandbox.kernel.places import PLACES
-from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
 from sandbox.pool import AcquireSlot, WarmPool
 from sandbox.report import first_problem
@@ -30,13 +29,11 @@ from sandbox.report import first_problem
 class KernelEngine:
     """Kernels in one place: a row of `PLACES`.
 
-    `warm` is the number of kernels that are kept ready; `warm_up`, `get_ready` or the first session starts
-    them in the background. At most `most` sessions are open at the same time; one more raises SandboxBusy.
+    `warm` is the number of kernels that are kept ready; `warm_up` or the first session starts them in the
+    background. At most `most` sessions are open at the same time; one more raises SandboxBusy.
     `memory` in `limits` is the memory that each process of a kernel may map in addition to what a ready
     kernel has mapped.
     """
-
-    name = "kernel"
 
     def __init__(
         self,
@@ -81,22 +78,9 @@ class KernelEngine:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)
 
     def warm_up(self) -> None:
-        """As `get_ready`, after a check. Raises as `check`."""
+        """Start the waiting kernels in the background; they are replaced when used. Raises as `check`."""
         self.check()
-        self.get_ready()
-
-    def get_ready(self) -> None:
-        """As `Engine.get_ready`: the waiting kernels start in a moment, and are replaced when used."""
         self._pool.keep_up()
-
-    @contextmanager
-    def session(
-        self, names: frozenset[str], *, preamble: str = "", seed: int = 0
-    ) -> Iterator[Session]:
-        with self._kernel() as kernel:
-            session = KernelSession(kernel, names, self.limits)
-            session.open(preamble, seed)
-            yield session
 
     @contextmanager
     def notebook(
@@ -110,7 +94,7 @@ class KernelEngine:
         with self._kernel(parked) as kernel:
             notebook = Notebook(kernel, self.limits)
             if parked is None:
-                notebook.open("", 0)
+                notebook.open()
             else:
                 notebook.take_over(parked, busy=busy)
             yield notebook

@@ -15,9 +15,8 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandbox.engine import JSON, Limits
+from sandbox.engine import JSON
 from sandbox.errors import SandboxDied, SandboxError
-from sandbox.kernel.connection import KernelConnection
 from sandbox.kernel.session import KernelSession
 from sandbox.kernel.stub import STUB
 
@@ -41,16 +40,7 @@ class KernelFileError(SandboxError):
 
 
 class Notebook(KernelSession):
-    """A session whose pieces are cells. It can be parked and continued by another process.
-
-    It drops output beyond the limit and reports that; its limit of calls is one for each cell; and a cell
-    may wait for several calls at the same time.
-    """
-
-    for_cells = True
-
-    def __init__(self, kernel: KernelConnection, limits: Limits) -> None:
-        super().__init__(kernel, frozenset(), limits)
+    """A session and its files. It can be parked and continued by another process."""
 
     def libraries(self, names: Sequence[str]) -> dict[str, str]:
         """Distributions among `names` that are installed in the sandbox -> their versions."""

@@ -23,11 +23,9 @@ _FLOOD = 16
 class PieceOutputs:
     """The outputs of one piece."""
 
-    def __init__(self, limit: int, *, truncate: bool) -> None:
-        """`limit`: bytes of text. With `truncate`, output beyond it is dropped and reported as
-        `Truncated`."""
+    def __init__(self, limit: int) -> None:
+        """`limit`: bytes of text. Output beyond it is dropped and reported as `Truncated`."""
         self._limit = limit
-        self._truncate = truncate
         self._sizes = {"text": 0, "pictures": 0}
         self._printed: list[str] = []
         self.result = Finished()
@@ -90,7 +88,7 @@ class PieceOutputs:
 
     def _exceed(self, kind: str) -> Iterator[Output]:
         most = self._limit * (_PICTURES if kind == "pictures" else 1)
-        if not self._truncate or self._sizes[kind] > _FLOOD * most:
+        if self._sizes[kind] > _FLOOD * most:
             raise SandboxLimit("output")
         yield Truncated(kind)
 

@@ -1,15 +1,15 @@
-"""One session in one kernel: pieces of code go in; outputs, calls and results come out.
+"""One session in one kernel: cells go in; outputs, calls and results come out.
 
 The states of a session, and what the host may send in each:
 
 | state | sends | until |
 |---|---|---|
-| idle | `execute_request`: a piece (`run`), our own code (`offer`, `evaluate`) | it is sent: running |
+| idle | `execute_request`: a cell (`run`), our own code (`offer`, `evaluate`) | it is sent: running |
 | running | only an interrupt | an `input_request` of the stub: paused; `execute_reply` and idle: idle |
 | paused | one `input_reply`: results (`resume_with`) or a refusal (`refuse`) | it is sent: running |
 | ended | nothing | forever |
 
-A running piece that has passed its deadline is interrupted; if the kernel answers within a second the
+A running cell that has passed its deadline is interrupted; if the kernel answers within a second the
 session is idle, otherwise it ends. A session also ends when its kernel ends, sends what the stub never
 sends, or exceeds a limit that cannot be enforced without losing something. A paused or idle session on a
 gateway can move to another process (`park`, `detach`; there `take_over`).
@@ -17,13 +17,13 @@ gateway can move to another process (`park`, `detach`; there `take_over`).
 Never: two requests at the same time; a reply that no request waits for, since the stub would take it as the
 answer to its next call.
 
-The marker, a random text, distinguishes the stub's calls from the program's own ``input()``. The program can
-read it.
+The marker, a random text, distinguishes the stub's calls from the cell's own ``input()``. The cell can read
+it.
 
-Stops: running time (interrupt, then kill), printed and displayed bytes, calls per session,
+Stops: running time (interrupt, then kill), printed and displayed bytes, calls per cell,
 `input()`, messages of a shape that no kernel sends (the session ends).
 
-Does not stop: a program that forges a call, since it can read the stub that makes calls. The host
+Does not stop: a cell that forges a call, since it can read the stub that makes calls. The host
 reads every message as data of an expected shape, unpickles nothing and evaluates nothing.
 """
 
@@ -45,14 +45,12 @@ from sandbox.errors import (
     SandboxError,
     SandboxLimit,
     SandboxTimeout,
-    compile_failure,
 )
 from sandbox.inside.values import JSON, REFUSED, VALUE_MIME
 from sandbox.kernel import stub
 from sandbox.kernel.connection import KernelConnection, Message, ParkedSession
 from sandbox.kernel.outputs import PieceOutputs
 from sandbox.outputs import Output
-from sandbox.parsing import misplaced, parse
 
 _INTERRUPT_SECONDS = 1.0
 """Seconds that an interrupted kernel has to stop what it runs, before it is killed."""
@@ -62,18 +60,13 @@ _END_OF_INPUT = "\x04"  # Jupyter's reply that makes input() raise EOFError
 
 
 class KernelSession:
-    """A `Session` that can also report outputs as they come (`run`, `resume_with`). Used by one thread at a
-    time.
-
-    It ends if the program prints more than its limit; for the cells of people and models see
+    """Variables persist between its cells. Used by one thread at a time. For files see
     `sandbox.kernel.notebook.Notebook`.
     """
 
-    for_cells = False
-
-    def __init__(self, kernel: KernelConnection, names: frozenset[str], limits: Limits) -> None:
+    def __init__(self, kernel: KernelConnection, limits: Limits) -> None:
         self._kernel = kernel
-        self._names = names
+        self._names: frozenset[str] = frozenset()
         self._limits = limits
         self._marker = secrets.token_hex(16)
         self._request: str | None = None
@@ -83,21 +76,18 @@ class KernelSession:
         self._own_seconds = limits.seconds + _OWN_SECONDS
         """Remaining time of our own expressions."""
         self._pauses = 0
-        self._outputs = PieceOutputs(limits.output, truncate=self.for_cells)
+        self._outputs = PieceOutputs(limits.output)
         self.paused = False
         self._takes_list = False
         """The stub sent its calls as a list and expects a list of results."""
         self._ended = False
 
-    def open(self, preamble: str, seed: int) -> None:
+    def open(self) -> None:
         """Prepare the kernel for this session. Raises SandboxError."""
         try:
-            self._run_own(
-                stub.call("open_session", seed=seed, ordered=not self.for_cells),
-                self._offer(preamble),
-            )
-        except SandboxTimeout as error:  # no program has run yet
-            raise SandboxDied("the kernel sent no answer before the program started") from error
+            self._run_own(f"{stub.STUB}.open_session()", self._offer(""))
+        except SandboxTimeout as error:  # no cell has run yet
+            raise SandboxDied("the kernel sent no answer before the first cell") from error
 
     def offer(self, names: frozenset[str], preamble: str = "") -> None:
         """Let calls of `names`, and of no others, pause from now on. Raises SandboxError."""
@@ -146,18 +136,10 @@ class KernelSession:
         self._ended = True
         self._kernel.detach()
 
-    def start(self, source: str) -> Step:
-        return _last_step(self.run(source))
-
-    def resume(self, *results: JSON) -> Step:
-        return _last_step(self.resume_with(results))
-
     def run(self, source: str) -> Iterator[Output | Step]:
-        """Start a piece: its outputs as they come, a `Step` last. Raises as `start` does."""
+        """Start a cell: its outputs as they come, a `Step` last. Raises SandboxError."""
         if self.paused:
-            raise RuntimeError("the program is paused: resume it before starting another piece")
-        if not self.for_cells:
-            self._check_syntax(source)
+            raise RuntimeError("the cell is paused: resume it before starting another")
         yield from self._begin(source)
 
     def resume_with(self, values: Sequence[JSON]) -> Iterator[Output | Step]:
@@ -217,25 +199,13 @@ class KernelSession:
             raise SandboxDied("this session has ended")
         self._seconds = self._limits.seconds
         self._own_seconds = self._limits.seconds + _OWN_SECONDS
-        self._outputs = PieceOutputs(self._limits.output, truncate=self.for_cells)
-        if self.for_cells:
-            self._pauses = 0
+        self._outputs = PieceOutputs(self._limits.output)
+        self._pauses = 0
 
         def send() -> None:
             self._request = self._kernel.execute(source)
 
         yield from self._until_step(send)
-
-    def _check_syntax(self, source: str) -> None:
-        """Raise the errors of CPython's compiler for a whole program; IPython would run its first
-        statements."""
-        try:
-            error = next(misplaced(parse(source)), None)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # the kernel reports it
-        if error is not None:
-            line, words = error
-            raise compile_failure(line, source.splitlines()[line - 1], words)
 
     def _reply(self, text: str) -> Iterator[Output | Step]:
         if not self.paused:
@@ -295,7 +265,7 @@ class KernelSession:
 
     def _outputs_before_pause(self) -> Iterator[Output]:
         """The outputs of the piece before its call, if the kernel's connection may deliver them after it."""
-        if not self.for_cells or (barrier := self._kernel.barrier()) is None:
+        if (barrier := self._kernel.barrier()) is None:
             return
         with contextlib.suppress(TimeoutError):  # then they come when the piece continues
             for channel, message in self._kernel.messages(_INTERRUPT_SECONDS):
@@ -324,11 +294,7 @@ class KernelSession:
         self._request = None
         stdout = self._outputs.printed
         if reply["status"] != "ok":
-            error = stub.read_failure(reply, stdout)
-            if error.kind == "MemoryError" and not self.for_cells:
-                # The limit on address space shows as CPython's own error.
-                raise SandboxLimit("memory")
-            raise error
+            raise stub.read_failure(reply, stdout)
         return replace(self._outputs.result, stdout=stdout)
 
     def _stop(self) -> None:

@@ -1,9 +1,9 @@
 """Send the code that runs inside a kernel (`sandbox.inside`) there as text, call it, and read what it
-sends: the calls that a program makes, and how it failed.
+sends: the calls that a cell makes, and how it failed.
 
 Stops: calls of names that were not offered, arguments that are not JSON, calls that are too large.
 
-Does not stop: a call that the program forged, or a traceback of its own making; both are only data here.
+Does not stop: a call that the cell forged, or a traceback of its own making; both are only data here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sandbox.kernel.connection import Message
 STUB = "__import__('sys').modules['sandbox.inside.stub']"
 """A Python expression for the stub, valid anywhere inside a kernel."""
 
-_MODULES = "values calls tasks asyncio_changes loops cells threads clock files stub".split()
+_MODULES = "values calls tasks asyncio_changes cells threads files stub".split()
 """Ordered: each module imports only modules before it."""
 
 

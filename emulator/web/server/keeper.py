@@ -70,9 +70,7 @@ class Keeper:
         self._listener = rpc.listen(folder / SOCKET)
         self.client = rpc.RpcClient(folder / SOCKET)
         upstreams = [target.name for target in Routes(settings).targets]
-        self.counts = WorkerCounts(
-            (*COUNTS, CONNECTIONS, *map(slot_name, upstreams))
-        )
+        self.counts = WorkerCounts((*COUNTS, CONNECTIONS, *map(slot_name, upstreams)))
         self.breakers = {
             name: memoryview(mmap.mmap(-1, 8 * REGISTERS * BREAKERS)).cast("q")
             for name in upstreams

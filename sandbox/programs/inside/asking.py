@@ -1,7 +1,7 @@
 """Wrap what asks a value without calling a slot of it: ``isinstance``, ``type``, patterns, ``json``.
 
-`install` changes the modules once, in the server; `names` are the functions that a program sees instead of the
-built-in ones.
+`install` changes the modules once, in the server; `names` are the functions that a program sees instead of
+the built-in ones.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def install(on_caught: Callable[[BaseException], None]) -> None:
         for name in names:
             setattr(module, name, _looking(getattr(module, name), see))
     json.loads, json.dumps = _loads(json.loads), _dumps(json.dumps)
-    leave: Any = contextlib.suppress.__exit__
+    suppress: Any = contextlib.suppress
+    leave = suppress.__exit__
 
     def leave_noted(manager: Any, kind: Any, error: Any, trace: Any) -> bool:
         is_suppressed = bool(leave(manager, kind, error, trace))
@@ -113,7 +114,7 @@ def install(on_caught: Callable[[BaseException], None]) -> None:
             on_caught(error)
         return is_suppressed
 
-    contextlib.suppress.__exit__ = leave_noted  # type: ignore[method-assign, assignment]
+    suppress.__exit__ = leave_noted
 
 
 def _looking(function: Any, see: Callable[[Any], Any]) -> Any:

@@ -84,7 +84,7 @@ def _install_random() -> None:
     package: Any = random
     package.Random.seed = seed_same
     package.seed = package._inst.seed  # noqa: SLF001 - bound when random was imported
-    package._urandom = os.urandom = _draw.randbytes  # of SystemRandom, and so of secrets
+    package._urandom = os.urandom = _draw.randbytes  # noqa: SLF001 - SystemRandom's and secrets'
     uuid.uuid4 = lambda: uuid.UUID(int=_draw.getrandbits(128), version=4)
     vars(uuid)["_generate_time_safe"] = None
 

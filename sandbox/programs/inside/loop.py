@@ -1,7 +1,7 @@
 """Event loops and threads without system calls, so both work behind the fence.
 
-* A loop has no I/O and a virtual clock: if nothing is ready, the clock jumps to the next timer. Calls of tools
-  take no time.
+* A loop has no I/O and a virtual clock: if nothing is ready, the clock jumps to the next timer. Calls of
+  tools take no time.
 * Threads and executors run inline: a thread when it starts, a function when it is submitted. A program
   whose threads wait for one another gets a RuntimeError that says so. The calls that several of them make at
   the same place are one batch (`Turn`), until the program waits for one of them.
@@ -77,7 +77,7 @@ class Loop(asyncio.BaseEventLoop):
         with running(None):
             return super().run_until_complete(self._main)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # noqa: ARG002
         # What starts in the same iteration runs at the same time.
         pool = Executor(group=-self._iteration)
         return asyncio.wrap_future(pool.submit(func, *args), loop=self)
@@ -185,19 +185,15 @@ def _change_asyncio() -> None:
     def create_task_in_group(group: Any, coroutine: Any, **options: Any) -> Any:
         return create_in_group(group, _task(coroutine), **options)
 
-    package.gather, package.wait, package.as_completed = (
-        gather_results,
-        wait_ordered,
-        as_completed_ordered,
-    )
-    asyncio.TaskGroup.create_task = create_task_in_group  # type: ignore[method-assign]
+    package.gather, package.wait = gather_results, wait_ordered
+    package.as_completed = as_completed_ordered
+    package.TaskGroup.create_task = create_task_in_group
     for name in ("wait_for", "shield", "create_task", "ensure_future"):
         setattr(package, name, _first_as_task(getattr(asyncio, name)))
     package.run = _run_any(asyncio.run)
-    for module in (asyncio, asyncio.events):
-        module.new_event_loop = Loop  # type: ignore[assignment]
+    package.new_event_loop = package.events.new_event_loop = Loop
     find: Any = getattr(asyncio.events, "_get_event_loop_policy", None)  # from Python 3.14
-    policy = find() if find else asyncio.get_event_loop_policy()
+    policy: Any = find() if find else asyncio.get_event_loop_policy()
     type(policy)._loop_factory = Loop
 
 

@@ -20,7 +20,7 @@ _WIDTH = re.compile(r"(.?[<>^])?[1-9][0-9]*")
 """A format that only pads, as numbers are padded."""
 
 
-def _text_methods(base: type) -> dict[str, Any]:
+def _text_methods(base: Any) -> dict[str, Any]:
     """Methods of a value that lets it pass for its text where a program treats it so."""
 
     def find(self: Any, name: str) -> Any:
@@ -29,7 +29,7 @@ def _text_methods(base: type) -> dict[str, Any]:
         return getattr(self.text, name)
 
     def added(self: Any, other: Any) -> Any:
-        return self.text + other if isinstance(other, str) else base.__add__(self, other)  # type: ignore[operator]
+        return self.text + other if isinstance(other, str) else base.__add__(self, other)
 
     def added_to(self: Any, other: Any) -> Any:
         if isinstance(other, str):
@@ -49,10 +49,10 @@ def _text_methods(base: type) -> dict[str, Any]:
     return {"like": base, **methods} | ({"__add__": added} if base is not dict else {})
 
 
-def _number(base: type) -> Any:
-    def written(self: Any, spec: str = "") -> str:
+def _number(base: Any) -> Any:
+    def written(self: Any, spec: str = "") -> Any:
         if not spec:
-            return str(self.text)
+            return self.text
         if (pads := _WIDTH.fullmatch(spec)) is None:
             return base.__format__(self, spec)
         return format(self.text, spec if pads[1] else f">{spec}")
@@ -60,7 +60,9 @@ def _number(base: type) -> Any:
     def equals(self: Any, other: Any) -> Any:
         """Two results are equal as texts if one says more than its value: version 3.10 is not 3.1."""
         theirs = other if isinstance(other, str) else number_text(other)
-        is_text = isinstance(other, str) or (theirs is not None and not (_is_plain(self) and _is_plain(other)))
+        is_text = isinstance(other, str)
+        if theirs is not None and not is_text:
+            is_text = not (_is_plain(self) and _is_plain(other))
         return self.text == theirs if is_text else base.__eq__(self, other)
 
     shown = {"__str__": written, "__repr__": written, "__format__": written}
@@ -74,12 +76,16 @@ def _number(base: type) -> Any:
     return type(base.__name__, (base,), _text_methods(base) | shown | sequence)
 
 
-def _object(base: type) -> Any:
+def _object(base: Any) -> Any:
     def written(self: Any) -> str:
         return base.__repr__(self) if (text := written_text(self)) is None else text
 
     def item(self: Any, key: Any) -> Any:
-        return self.text[key] if isinstance(key, slice) and base is dict else base.__getitem__(self, key)
+        return (
+            self.text[key]
+            if isinstance(key, slice) and base is dict
+            else base.__getitem__(self, key)
+        )
 
     def contains(self: Any, item: Any) -> bool:
         """Words that are no item are looked for in the text."""
@@ -94,7 +100,7 @@ def _is_plain(number: Any) -> bool:
     return bool(json.dumps(number) == number.text)
 
 
-_TYPES: dict[type, Any] = {
+_TYPES: dict[Any, Any] = {
     int: _number(int),
     float: _number(float),
     dict: _object(dict),
@@ -125,7 +131,7 @@ def result(text: str, *, as_text: bool = False) -> Any:
 
 
 def written_text(value: Any) -> str | None:
-    """How the tool wrote `value`, if it is a whole result; None otherwise, and after a change of its items."""
+    """How the tool wrote `value`, if it is a whole result; None for others, and after a change of it."""
     if type(value) not in _WRITTEN:
         return None
     text: str = value.text

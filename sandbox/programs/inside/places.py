@@ -1,12 +1,13 @@
 """Two tables of places in a program: the batch of a call, and the handlers around it.
 
-A running frame knows its place (``code.co_positions``), so the tables are read from the syntax once, and nothing
-is pushed or popped while the program runs: generators, coroutines and exceptions leave nothing behind.
+A running frame knows its place (``code.co_positions``), so the tables are read from the syntax once, and
+nothing is pushed or popped while the program runs: generators, coroutines and exceptions leave nothing
+behind.
 
 * **Batches.** The calls inside one display, comprehension or ``asyncio.gather`` are simultaneous; the
   outermost one counts, within one function.
-* **Handlers.** A failed call raises where a handler that is active in its frame, or in a frame that called it,
-  would catch the exception: ``try``, ``suppress``, ``gather(return_exceptions=True)``.
+* **Handlers.** A failed call raises where a handler that is active in its frame, or in a frame that called
+  it, would catch the exception: ``try``, ``suppress``, ``gather(return_exceptions=True)``.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Places:
         return place in self._passed_on or (handler == GUARDED and place in self._returned)
 
     def handler_of(self, frame: FrameType | None, error: type[Exception]) -> str:
-        """What would catch `error`: a "handler" that is active in `frame` or its callers, `GUARDED`, or ""."""
+        """What would catch `error`: a "handler" that is active in `frame` or its callers, `GUARDED`, or
+        ""."""
         while frame is not None:
             code = frame.f_code
             if code.co_filename == FILE:
@@ -156,8 +158,8 @@ class _Handler:
         first, last = place_of(body[0]), place_of(body[-1])
         self.start: Any = first[:2]
         self.end: Any = last[2:]
-        self._types = types and _compiled(types)
-        self._manager = manager and _compiled(manager)
+        self._types = None if types is None else _compiled(types)
+        self._manager = None if manager is None else _compiled(manager)
 
     def catches(self, frame: FrameType, error: type[Exception]) -> bool:
         try:

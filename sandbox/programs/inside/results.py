@@ -24,9 +24,10 @@ _SLOTS = """
     bool len iter next contains getitem setitem delitem eq ne lt le gt ge hash str repr format bytes int float
     complex index round trunc floor ceil neg pos abs invert add sub mul truediv floordiv mod divmod pow lshift
     rshift and xor or matmul radd rsub rmul rtruediv rfloordiv rmod rdivmod rpow rlshift rrshift rand rxor ror
-    rmatmul iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift imatmul enter exit aenter
-    aexit reversed length_hint fspath copy deepcopy reduce_ex reduce aiter anext dir sizeof instancecheck
-    subclasscheck getattribute setattr delattr set_name get set delete mro_entries getstate""".split()
+    rmatmul iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift imatmul enter exit
+    aenter aexit reversed length_hint fspath copy deepcopy reduce_ex reduce aiter anext dir sizeof
+    instancecheck subclasscheck getattribute setattr delattr set_name get set delete mro_entries
+    getstate""".split()
 
 
 class Watch:
@@ -169,14 +170,14 @@ def failed_in(values: Iterable[Any]) -> frozenset[int]:
 
 
 _QUIET = frozenset(
-    "new init getattribute setattr delattr init_subclass subclasshook class dir class_getitem sizeof len reduce"
-    " reduce_ex getnewargs getstate doc dict encode".split()
+    "new init getattribute setattr delattr init_subclass subclasshook class dir class_getitem sizeof len"
+    " reduce reduce_ex getnewargs getstate doc dict encode".split()
 )
 """Neither a look nor a text that carries the failure on."""
 _CARRIED = frozenset(
     """strip lstrip rstrip lower upper title capitalize casefold swapcase replace removeprefix removesuffix
-    expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format join copy
-    __add__ __mul__ __rmul__ __mod__ __rmod__ __or__ __repr__ __format__""".split()
+    expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format join
+    copy __add__ __mul__ __rmul__ __mod__ __rmod__ __or__ __repr__ __format__""".split()
 )
 
 
@@ -220,7 +221,7 @@ FailedDict: Any = _failed_type(
     dict,
     __str__=_carrying(dict.__repr__),
     __iter__=_keys,
-    keys=lambda self: list(self),
+    keys=lambda self: [*self],
     values=lambda self: failure(list(dict.values(self)), self.failed),
     items=lambda self: failure(list(dict.items(self)), self.failed),
 )

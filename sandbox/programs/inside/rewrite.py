@@ -89,7 +89,9 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or isinstance(node.slice, ast.Constant | ast.Slice | ast.Tuple):
+        if not isinstance(node.ctx, ast.Load) or isinstance(
+            node.slice, ast.Constant | ast.Slice | ast.Tuple
+        ):
             return node
         return self._call("_item_", node, node.value, node.slice)
 

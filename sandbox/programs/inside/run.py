@@ -16,14 +16,15 @@ and the child sends, each with the `replayed` calls since its last message ([lin
     {"ready": true, "output", "value", "unlooked"}
     {"end": "waits" | "finished" | "raised" | "limit", "output", "error", "message", "line", "unlooked"}
 
-A run is a replay: a recorded call is answered here if the program passes the same as before (`key`, a digest). Its
-``text`` is null until its result has arrived: then the program gets an `Unknown`, and the run ends where the
-program looks at it. Order, binding, limits and the decision about failures are the host's; the child tells
-facts: the batch, the failures that were not looked at, whether printing skipped a look. A child that lies can make a
-valid call, never an invalid one.
+A run is a replay: a recorded call is answered here if the program passes the same as before (`key`, a
+digest). Its ``text`` is null until its result has arrived: then the program gets an `Unknown`, and the run
+ends where the program looks at it. Order, binding, limits and the decision about failures are the host's;
+the child tells facts: the batch, the failures that were not looked at, whether printing skipped a look. A
+child that lies can make a valid call, never an invalid one.
 
-A failed call raises ToolError where a handler would catch it (`places`). So a call under such a handler waits for
-its result: in a batch at the end of the batch, in a task where it is awaited, elsewhere immediately.
+A failed call raises ToolError where a handler would catch it (`places`). So a call under such a handler
+waits for its result: in a batch at the end of the batch, in a task where it is awaited, elsewhere
+immediately.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Run:
             {key: plain(value, f"{name}() argument {key}") for key, value in kwargs.items()},
         ]
         texts = list(texts_in([args, kwargs]))
-        key = digest(name, *passed, texts)
+        key = digest(name, passed[0], passed[1], texts)
         position = self._position
         self._position += 1
         if position < len(self._recorded) and self._recorded[position]["key"] == key:
@@ -350,7 +351,7 @@ class Run:
         self._quiet += 1
         try:
             text = None if value is None else plain_text(repr(value))
-        except (Looked, Exception):
+        except (Looked, Exception):  # noqa: BLE001 - its repr is the program's
             text = object.__repr__(value)
         finally:
             self._quiet -= 1
@@ -412,7 +413,7 @@ _current: list[Run] = []
 
 def install() -> None:
     """Change the modules of the standard library, once, in the server."""
-    asking.install(lambda error: _current[0].caught(error))
+    asking.install(lambda error: _current[0].caught(error))  # noqa: PLW0108 - no run yet
     loop.install()
     clock.install()
 
