@@ -30,6 +30,8 @@ from tests.support.uploads import Clock
 if TYPE_CHECKING:
     import openai
 
+    from sandbox.programs.server import ProgramServer
+
 StartProxy = Callable[..., str]
 # A kernel starts when a test's program needs one, not with every proxy.
 OF_TESTS: dict[str, Any] = {"store": ":memory:", "api_key": "upstream-key"}
@@ -242,3 +244,18 @@ def client(proxy: str) -> Iterator[openai.OpenAI]:
 
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key="client-key", max_retries=0) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator[ProgramServer]:
+    """A server that runs programs, where that is possible."""
+    from sandbox.engine import Limits
+    from sandbox.errors import SandboxUnavailable
+    from sandbox.programs.server import ProgramServer
+
+    with closing(ProgramServer(Limits(seconds=5))) as server:
+        try:
+            server.check()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        yield server

@@ -41,6 +41,9 @@ class _Asking(type):
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, type)
 
+    def __repr__(cls) -> str:
+        return "<class 'type'>"
+
     def __eq__(cls, other: object) -> bool:
         return other is cls or other is type
 

@@ -19,6 +19,7 @@ No pass asks where a value comes from.
 from __future__ import annotations
 
 import ast
+import warnings
 from types import CodeType
 from typing import Any
 
@@ -153,9 +154,9 @@ def compiled(
 
 
 def _compile(tree: Any, mode: str) -> CodeType:
-    code: CodeType = compile(
-        tree, FILE, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
-    )
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    with warnings.catch_warnings(action="ignore"):  # its text is the program's output
+        code: CodeType = compile(tree, FILE, mode, flags=flags, dont_inherit=True)
     return code
 
 

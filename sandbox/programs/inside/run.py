@@ -64,6 +64,8 @@ from sandbox.programs.inside.rewrite import awaits, compiled
 
 _MAX_MESSAGE = 2_000
 """Characters of an exception's message."""
+_MAX_TEXT = 100_000
+"""Characters of output, and of the last expression's value."""
 _CONVERSIONS: dict[int, Callable[[Any], Any]] = {
     -1: lambda value: value,
     115: str,
@@ -355,7 +357,8 @@ class Run:
             text = object.__repr__(value)
         finally:
             self._quiet -= 1
-        return {"output": self._output.getvalue(), "value": text}
+        shown = None if text is None else _sendable(text)
+        return {"output": _sendable(self._output.getvalue()), "value": shown}
 
     def _end(
         self, status: str, *, error: BaseException | None = None, message: str = ""
@@ -405,7 +408,12 @@ def _described(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SyntaxError):
         message = error.msg or message
     line = lines[-1] if lines else getattr(error, "lineno", None)
-    return {"error": type(error).__name__, "message": message, "line": line}
+    return {"error": type(error).__name__, "message": _sendable(message), "line": line}
+
+
+def _sendable(text: str) -> str:
+    """`text` without lone surrogates, which JSON for others cannot hold, and not longer than output."""
+    return text[:_MAX_TEXT].encode(errors="replace").decode()
 
 
 _current: list[Run] = []

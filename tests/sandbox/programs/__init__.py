@@ -1,0 +1,1 @@
+"""Programs in the children of the program server."""
