@@ -19,10 +19,12 @@ from sandbox.report import Check, render
 
 
 def examine(settings: Settings) -> list[Check]:
-    """Check the program server, and each fence of the kernels' sandbox."""
+    """Check the program server, and each fence of the kernels' sandbox if the interpreter is not off."""
     with closing(ProgramServer(Limits())) as programs:
         found = programs.checks()
-    return found + checks.check_place(settings.sandbox, place_options(settings))
+    if settings.interpreter != "off":
+        found += checks.check_place(settings.sandbox, place_options(settings))
+    return found
 
 
 def main(settings: Settings, servers: Sequence[Check] = ()) -> int:

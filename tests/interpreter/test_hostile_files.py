@@ -91,7 +91,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         files_dir=str(tmp_path_factory.mktemp("files")),
         container_bytes=2**21,
         interpreter_seconds=30,
-        ,
     )
     app = create_app(settings)
     with serve(app) as url:

@@ -79,7 +79,7 @@ ROWS: dict[str, dict[str, str]] = {
             sandbox/test_escape.py test_a_dead_kernel_ends_its_own_session_only""",
     },
     "security.md": {
-        "another interpreter": "sandbox/test_escape.py test_a_monty_program_does_not_get_out",
+        "a child of the program server": "sandbox/test_escape.py test_a_program_does_not_get_out_of_its_child",
         "namespaces": """
             sandbox/test_escape.py test_the_kernel_sees_no_process_of_the_host
             sandbox/test_escape.py test_a_kernels_program_does_not_get_out""",
@@ -92,16 +92,15 @@ ROWS: dict[str, dict[str, str]] = {
         "memory, processes": """
             sandbox/test_escape.py test_the_kernel_gets_no_more_memory_than_allowed
             sandbox/test_escape.py test_memory_in_many_processes_is_bounded_as_a_whole
-            sandbox/test_escape.py test_a_fork_bomb_is_stopped_by_the_process_limit
-            sandbox/test_escape.py test_monty_is_bounded""",
+            sandbox/test_escape.py test_a_fork_bomb_is_stopped_by_the_process_limit""",
         "processor": """
             web/server/test_workers.py
             test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_like""",
         "user": "sandbox/test_escape.py test_each_session_has_a_user_of_its_own",
         "running time, output, calls": """
             sandbox/test_escape.py test_a_program_ends_at_its_deadline
-            sandbox/test_escape.py test_what_a_program_prints_is_bounded
-            sandbox/test_engines.py test_a_program_takes_the_same_steps_on_every_engine""",
+            sandbox/test_escape.py test_what_a_cell_prints_is_bounded
+            sandbox/test_cells.py test_a_cell_takes_these_steps""",
     },
 }
 TABLES = {

@@ -1,7 +1,7 @@
 """One test per promise that the sandboxes make. A program tries; what it reached is compared.
 
-*Stops:* what these tests name. *Does not stop:* what they do not: bugs in the Linux kernel or in
-Monty, memory spread over many processes up to the process limit, side channels.
+*Stops:* what these tests name. *Does not stop:* what they do not: bugs in the Linux kernel, memory spread over
+many processes up to the process limit, side channels.
 """
 
 import contextlib
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +23,7 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox.engine import JSON, Engine, Finished, Limits, Paused, Session
+from sandbox.engine import JSON, Finished, Limits
 from sandbox.errors import (
     ProgramFailed,
     SandboxDied,
@@ -32,11 +31,11 @@ from sandbox.errors import (
     SandboxLimit,
     SandboxTimeout,
     SandboxUnavailable,
-    Unsupported,
 )
 from sandbox.fences import bubblewrap, cgroups, syscalls
 from sandbox.kernel.engine import KernelEngine
-from sandbox.monty.engine import MontyEngine
+from sandbox.outputs import Printed
+from sandbox.programs.server import ProgramServer
 from tests.sandbox.promises import (
     ATTEMPTS,
     CONTROLS,
@@ -51,6 +50,8 @@ from tests.sandbox.promises import (
     page,
     program,
 )
+from tests.support.cells import Cells, cells
+from tests.support.children import run
 from tests.support.ordinary_user import NOBODY, ordinary_user
 from tests.support.places import IN_DOCKER, OWN_VARIABLES, REFUSALS, kernels, problem
 
@@ -59,21 +60,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Engine]:
+def kernel() -> Iterator[KernelEngine]:
     with kernels(LIMITS, warm=2) as engine:
         yield engine
 
 
-@pytest.fixture(scope="module")
-def monty() -> Iterator[Engine]:
-    with MontyEngine(LIMITS) as engine:
-        yield engine
-
-
-def outcome(engine: Engine, source: str) -> JSON | type[SandboxError]:
+def outcome(engine: KernelEngine, source: str) -> JSON | type[SandboxError]:
     """The value of the program's last expression, or the kind of error that ended it."""
     try:
-        with engine.session(frozenset({"ask"})) as session:
+        with cells(engine, frozenset({"ask"})) as session:
             step = session.start(dedent(source))
     except SandboxError as error:
         return type(error)
@@ -93,7 +88,7 @@ reached
 """
 
 
-def reached(engine: Engine, attempt: str, targets: object) -> JSON | type[SandboxError]:
+def reached(engine: KernelEngine, attempt: str, targets: object) -> JSON | type[SandboxError]:
     """Which of `targets` a program could reach by the statement `attempt`."""
     return outcome(engine, REACHED.format(targets=targets, attempt=attempt))
 
@@ -131,7 +126,7 @@ def host() -> Iterator[dict[str, JSON]]:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["programs-hidden", "programs-visible"])
-def programs(request: pytest.FixtureRequest) -> bool:
+def sees_programs(request: pytest.FixtureRequest) -> bool:
     """Whether the kernel sees the programs of /usr/bin, as those of the code interpreter do."""
     if request.param and IN_DOCKER:
         pytest.skip("a kernel in docker sees the programs of its image")
@@ -139,20 +134,20 @@ def programs(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="module")
-def inside(host: dict[str, JSON], programs: bool) -> Iterator[Session]:
+def inside(host: dict[str, JSON], sees_programs: bool) -> Iterator[Cells]:
     """One session for all that is only tried: each starts where the last one failed."""
-    options = {"programs": True} if programs else {}
-    with kernels(LIMITS, warm=0, **options) as engine, engine.session(frozenset()) as session:
+    options = {"programs": True} if sees_programs else {}
+    with kernels(LIMITS, warm=0, **options) as engine, cells(engine) as session:
         yield session
 
 
 each_attempt = pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.what)
 
 
-def got_out(session: Session, attempt: Attempt, host: object) -> JSON:
+def got_out(session: Cells, attempt: Attempt, host: object) -> JSON:
     try:
         step = session.start(program(attempt, host))
-    except (ProgramFailed, Unsupported):
+    except ProgramFailed:
         return False
     assert isinstance(step, Finished)
     return step.value
@@ -160,19 +155,22 @@ def got_out(session: Session, attempt: Attempt, host: object) -> JSON:
 
 @each_attempt
 def test_a_kernels_program_does_not_get_out(
-    inside: Session, host: dict[str, JSON], attempt: Attempt, programs: bool
+    inside: Cells, host: dict[str, JSON], attempt: Attempt, sees_programs: bool
 ) -> None:
     succeeds = IN_DOCKER and attempt.in_docker == "succeeds"
-    succeeds |= programs and attempt.what == "run a shell"
+    succeeds |= sees_programs and attempt.what == "run a shell"
     assert got_out(inside, attempt, host) is succeeds
 
 
 @each_attempt
-def test_a_monty_program_does_not_get_out(
-    monty: Engine, host: dict[str, JSON], attempt: Attempt
+def test_a_program_does_not_get_out_of_its_child(
+    programs: ProgramServer, host: dict[str, JSON], attempt: Attempt
 ) -> None:
-    with monty.session(frozenset()) as session:
-        assert got_out(session, attempt, host) is False
+    try:
+        ended = run(programs, program(attempt, host))
+    except SandboxDied:
+        return  # the Linux kernel ended it
+    assert ended["value"] in (None, "False"), ended
 
 
 @each_attempt
@@ -225,7 +223,7 @@ result = {{name: error_of(number) for name, number in {calls!r}.items()}}
 """
 
 
-def test_a_system_call_that_is_not_listed_does_not_exist(inside: Session) -> None:
+def test_a_system_call_that_is_not_listed_does_not_exist(inside: Cells) -> None:
     place = syscalls.MACHINES.index(platform.machine())
     calls = {name: numbers[place] for name, numbers in REFUSED_CALLS.items()}
     source = SYSTEM_CALL.format(prelude=PRELUDE, calls=calls)
@@ -241,7 +239,7 @@ def test_a_system_call_that_is_not_listed_does_not_exist(inside: Session) -> Non
     assert {name for name, error in step.value.items() if error in REFUSALS} == set(calls)
 
 
-def test_the_kernel_writes_only_to_its_own_folders(kernel: Engine) -> None:
+def test_the_kernel_writes_only_to_its_own_folders(kernel: KernelEngine) -> None:
     packages = sysconfig.get_path("purelib")
     places = ["/", "/etc", "/usr/lib", "/dev", "/proc/sys/kernel", "/root", "/run", packages]
     attempt = "open(f'{target}/escape', 'w')"
@@ -249,7 +247,7 @@ def test_the_kernel_writes_only_to_its_own_folders(kernel: Engine) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/mnt/data", "/dev/shm", "/run/kernel"])
-def test_what_the_kernel_writes_is_bounded(kernel: Engine, folder: str) -> None:
+def test_what_the_kernel_writes_is_bounded(kernel: KernelEngine, folder: str) -> None:
     source = f"""
         import os
         written = 0
@@ -268,7 +266,7 @@ def test_what_the_kernel_writes_is_bounded(kernel: Engine, folder: str) -> None:
     assert written <= 64
 
 
-def test_the_kernel_sees_no_process_of_the_host(kernel: Engine) -> None:
+def test_the_kernel_sees_no_process_of_the_host(kernel: KernelEngine) -> None:
     source = "import os\n[os.getpid(), *sorted(int(pid) for pid in os.listdir('/proc') if pid.isdigit())]"
     seen = outcome(kernel, source)
     assert isinstance(seen, list)
@@ -277,7 +275,7 @@ def test_the_kernel_sees_no_process_of_the_host(kernel: Engine) -> None:
 
 
 def test_the_kernel_has_a_cleared_environment(
-    kernel: Engine, monkeypatch: pytest.MonkeyPatch
+    kernel: KernelEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with kernels(LIMITS, warm=0) as engine:
@@ -288,7 +286,7 @@ def test_the_kernel_has_a_cleared_environment(
     assert {str(name) for name in names} - own - OWN_VARIABLES == set(bubblewrap.ENVIRONMENT)
 
 
-def test_the_kernel_has_no_privileges(kernel: Engine) -> None:
+def test_the_kernel_has_no_privileges(kernel: KernelEngine) -> None:
     source = """
         status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines())
         import os
@@ -299,11 +297,11 @@ def test_the_kernel_has_no_privileges(kernel: Engine) -> None:
 
 
 @pytest.mark.parametrize("how", MEMORY)
-def test_the_kernel_gets_no_more_memory_than_allowed(kernel: Engine, how: str) -> None:
+def test_the_kernel_gets_no_more_memory_than_allowed(kernel: KernelEngine, how: str) -> None:
     assert outcome(kernel, MEMORY[how]) in (SandboxLimit, ProgramFailed)
 
 
-def test_a_fork_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
+def test_a_fork_bomb_is_stopped_by_the_process_limit(kernel: KernelEngine) -> None:
     source = """
         import os, time
         children = 0
@@ -319,7 +317,7 @@ def test_a_fork_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
     assert outcome(kernel, "import os\npipe = os.pipe()\n" + dedent(source)) == [True, 11]
 
 
-def test_a_thread_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
+def test_a_thread_bomb_is_stopped_by_the_process_limit(kernel: KernelEngine) -> None:
     source = """
         import _thread  # a program's own `threading` runs one thread after the other
         _thread.stack_size(65536)  # else the limit on address space would come first
@@ -338,27 +336,32 @@ def test_a_thread_bomb_is_stopped_by_the_process_limit(kernel: Engine) -> None:
 
 
 @pytest.mark.parametrize("how", LOOPS)
-def test_a_program_ends_at_its_deadline(kernel: Engine, how: str) -> None:
+def test_a_program_ends_at_its_deadline(kernel: KernelEngine, how: str) -> None:
     with kernels(Limits(seconds=1.0), warm=0) as engine:
         assert outcome(engine, LOOPS[how]) in (SandboxTimeout, SandboxLimit)
     assert outcome(kernel, "1") == 1
 
 
 @pytest.mark.parametrize("how", OUTPUT)
-def test_what_a_program_prints_is_bounded(kernel: Engine, how: str) -> None:
-    # A kernel that fills up with what the host has not read yet may end of that first.
-    assert outcome(kernel, OUTPUT[how]) in (SandboxLimit, SandboxDied)
+def test_what_a_cell_prints_is_bounded(kernel: KernelEngine, how: str) -> None:
+    printed = 0
+    # A kernel that fills up with what the host has not read yet may end of that.
+    with contextlib.suppress(SandboxError), cells(kernel) as session:
+        for event in session.notebook.run(OUTPUT[how]):
+            printed += len(event.text) if isinstance(event, Printed) else 0
+            assert not isinstance(event, Finished) or len(event.text or "") <= LIMITS.output
+    assert printed <= LIMITS.output
     assert outcome(kernel, "1") == 1
 
 
-def test_a_program_that_undoes_the_count_inside_still_ends(kernel: Engine) -> None:
+def test_a_program_that_undoes_the_count_inside_still_ends(kernel: KernelEngine) -> None:
     source = "import sys\ndel sys.stdout.write\nwhile True: print('x' * 1000)"
     assert outcome(kernel, source) in (SandboxLimit, SandboxDied, SandboxTimeout)
 
 
 @pytest.mark.parametrize("how", DEATHS)
-def test_a_dead_kernel_ends_its_own_session_only(kernel: Engine, how: str) -> None:
-    with kernel.session(frozenset()) as other:
+def test_a_dead_kernel_ends_its_own_session_only(kernel: KernelEngine, how: str) -> None:
+    with cells(kernel) as other:
         assert outcome(kernel, DEATHS[how]) is SandboxDied
         assert other.start("1") == Finished("", 1, "1")
 
@@ -377,16 +380,16 @@ FORGE = "import sys; sys.modules['sandbox.inside.calls'].request"
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_forged_call_is_not_believed(kernel: Engine, what: str) -> None:
+def test_a_forged_call_is_not_believed(kernel: KernelEngine, what: str) -> None:
     source = f"{FORGE}({json.dumps(FORGED[what])!r})"
     assert outcome(kernel, source) is SandboxDied
 
 
-def test_deeply_nested_json_does_not_harm_the_host(kernel: Engine) -> None:
+def test_deeply_nested_json_does_not_harm_the_host(kernel: KernelEngine) -> None:
     assert outcome(kernel, f"{FORGE}('[' * 500_000)") is SandboxDied
 
 
-def test_garbage_on_the_wire_is_nobodys_message(kernel: Engine) -> None:
+def test_garbage_on_the_wire_is_nobodys_message(kernel: KernelEngine) -> None:
     source = """
         socket = get_ipython().kernel.iopub_socket
         for frames in ([b'x'], [b'<IDS|MSG>'], [b'<IDS|MSG>', b'', b'{}', b'{}', b'{}', b'{}']):
@@ -396,14 +399,14 @@ def test_garbage_on_the_wire_is_nobodys_message(kernel: Engine) -> None:
     assert outcome(kernel, source) == 7
 
 
-def test_text_for_a_terminal_or_a_browser_is_only_text(kernel: Engine) -> None:
+def test_text_for_a_terminal_or_a_browser_is_only_text(kernel: KernelEngine) -> None:
     text = "\x1b[2J\x1b]0;x\x07<script>alert(1)</script>"
     source = f"print({text!r})\nclass R:\n    def __repr__(self): return {text!r}\nR()"
-    with kernel.session(frozenset()) as session:
+    with cells(kernel) as session:
         assert session.start(source) == Finished(f"{text}\n", {}, text)
 
 
-def test_memory_in_many_processes_is_bounded_as_a_whole(kernel: Engine) -> None:
+def test_memory_in_many_processes_is_bounded_as_a_whole(kernel: KernelEngine) -> None:
     """Rlimits are per process: 20 processes once got 20 times the memory."""
     if isinstance(cgroups.find(), SandboxUnavailable):
         pytest.skip(str(cgroups.find()))
@@ -448,15 +451,15 @@ WITH_THE_KEY = {
 
 @pytest.mark.parametrize("what", WITH_THE_KEY)
 def test_a_program_with_the_connection_key_harms_its_own_session_only(
-    kernel: Engine, what: str
+    kernel: KernelEngine, what: str
 ) -> None:
     source = f"kernel = get_ipython().kernel\nparent = kernel.get_parent()\n{WITH_THE_KEY[what]}\n7"
-    with kernel.session(frozenset()) as other:
+    with cells(kernel) as other:
         assert outcome(kernel, source) in (7, SandboxDied)
         assert other.start("1") == Finished("", 1, "1")
 
 
-def test_what_a_program_puts_in_its_sockets_place_is_nobodys_peer(kernel: Engine) -> None:
+def test_what_a_program_puts_in_its_sockets_place_is_nobodys_peer(kernel: KernelEngine) -> None:
     source = """
         import os, socket
         made = []
@@ -475,7 +478,7 @@ def test_what_a_program_puts_in_its_sockets_place_is_nobodys_peer(kernel: Engine
     assert outcome(kernel, source) == []
 
 
-def test_a_kernel_has_no_descriptor_of_the_hosts(kernel: Engine) -> None:
+def test_a_kernel_has_no_descriptor_of_the_hosts(kernel: KernelEngine) -> None:
     source = """
         import os
         found = set()
@@ -494,7 +497,7 @@ def test_a_kernel_has_no_descriptor_of_the_hosts(kernel: Engine) -> None:
     assert {str(name) for name in found if not str(name).startswith(own)} <= kinds
 
 
-def test_each_session_has_a_user_of_its_own(kernel: Engine) -> None:
+def test_each_session_has_a_user_of_its_own(kernel: KernelEngine) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give users out")
     whose = "import os\nos.getuid()"
@@ -504,7 +507,7 @@ def test_each_session_has_a_user_of_its_own(kernel: Engine) -> None:
     assert len(set(map(str, users))) == 3
 
 
-def test_nothing_that_a_program_started_outlives_its_session(kernel: Engine) -> None:
+def test_nothing_that_a_program_started_outlives_its_session(kernel: KernelEngine) -> None:
     source = """
         import os
         if os.fork() == 0:
@@ -534,7 +537,7 @@ def _namespaces() -> set[str]:
     return found
 
 
-def test_one_session_leaves_nothing_for_another(kernel: Engine) -> None:
+def test_one_session_leaves_nothing_for_another(kernel: KernelEngine) -> None:
     outcome(kernel, "open('/mnt/data/a', 'w')\nopen('/tmp/b', 'w')\nimport math\nmath.c = 1")
     # Not the listing of /tmp: a checkout below it shows there, by its interpreter.
     source = (
@@ -543,77 +546,11 @@ def test_one_session_leaves_nothing_for_another(kernel: Engine) -> None:
     assert outcome(kernel, source) == [[], False, False]
 
 
-def test_sessions_side_by_side_do_not_meet(kernel: Engine) -> None:
-    with kernel.session(frozenset()) as one, kernel.session(frozenset()) as other:
+def test_sessions_side_by_side_do_not_meet(kernel: KernelEngine) -> None:
+    with cells(kernel) as one, cells(kernel) as other:
         one.start("open('/mnt/data/mine', 'w').write('x')")
         step = other.start("import os\nos.path.exists('/mnt/data/mine')")
         assert step == Finished("", False, "False")
-
-
-MONTY_REFUSES = {
-    "opening": "open('/etc/passwd').read()",
-    "writing": "open('/tmp/escape', 'w').write('x')",
-    "listing": "import os\nos.listdir('/')",
-    "paths": "from pathlib import Path\nPath('/etc/passwd').read_text()",
-    "existence": "from pathlib import Path\nPath('/etc/passwd').exists()",
-    "the environment": "import os\nos.environ['HOME']",
-    "one variable": "import os\nos.getenv('HOME')",
-}
-
-
-@pytest.mark.parametrize("what", MONTY_REFUSES)
-def test_monty_refuses_what_lies_outside(monty: Engine, what: str) -> None:
-    with (
-        pytest.raises(ProgramFailed, match="not permitted") as caught,
-        monty.session(frozenset()) as session,
-    ):
-        session.start(MONTY_REFUSES[what])
-    assert caught.value.kind == "PermissionError"
-
-
-def test_a_program_cannot_turn_montys_refusal_into_access(monty: Engine) -> None:
-    source = "try:\n    x = open('/etc/passwd').read()\nexcept Exception as e:\n    x = str(e)\nx"
-    assert outcome(monty, source) == (
-        "open is not permitted in this sandbox; use the given functions instead"
-    )
-
-
-@pytest.mark.parametrize("module", ["socket", "subprocess", "ctypes", "shutil", "urllib.request"])
-def test_monty_has_no_module_that_reaches_out(monty: Engine, module: str) -> None:
-    lack = f"monty has no module {module.partition('.')[0]}"
-    with pytest.raises(Unsupported, match=lack), monty.session(frozenset()) as session:
-        session.start(f"import {module}")
-
-
-MONTY_BOUNDS: dict[str, tuple[str, type[SandboxError]]] = {
-    "time": ("while True: pass", SandboxTimeout),
-    "memory": ("x = []\nwhile True: x.append('y' * 10**6)", SandboxLimit),
-    "memory at once": ("'y' * 10**11\n1", SandboxLimit),
-    "output": ("while True: print('y')", SandboxLimit),
-    "recursion": ("def f(): return f()\nf()", ProgramFailed),
-    "a deep value": ("x = []\nfor _ in range(10**5): x = [x]\n1", SandboxError),
-}
-
-
-@pytest.mark.parametrize("what", MONTY_BOUNDS)
-def test_monty_is_bounded(what: str) -> None:
-    source, expected = MONTY_BOUNDS[what]
-    with MontyEngine(Limits(seconds=1.0, memory=50_000_000, output=10_000)) as engine:
-        found = outcome(engine, source)
-        assert found == 1 or (isinstance(found, type) and issubclass(found, expected))
-        assert outcome(engine, "1") == 1
-
-
-def test_a_crashed_monty_worker_ends_its_own_session_only(monty: Engine) -> None:
-    threads = threading.active_count()
-    with monty.session(frozenset({"ask"})) as session, monty.session(frozenset()) as other:
-        assert session.start("ask()") == Paused("ask", (), {}, 1)
-        worker = session._checkout.worker_pid  # type: ignore[attr-defined]
-        os.kill(worker, 9)
-        with pytest.raises(SandboxDied):
-            session.resume(1)
-        assert other.start("1") == Finished("", 1, "1")
-    assert threading.active_count() <= threads + 2
 
 
 def test_the_page_about_security_is_what_these_tests_run() -> None:
@@ -644,7 +581,7 @@ def test_the_promises_hold_for_an_ordinary_user_too(which: str, tmp_path: Path) 
                 "an ordinary user may not read this interpreter, nor can it be mounted for one"
             )
         tests = [__file__, str(Path(__file__).with_name("fences") / "test_bubblewrap.py")]
-        options = ["-p", "no:cacheprovider", "-x", "-k", f"({which}) and not monty"]
+        options = ["-p", "no:cacheprovider", "-x", "-k", which]
         command = [
             *user,
             sys.executable,

@@ -3,6 +3,7 @@
 `make soak` runs 500 on each engine; the ordinary suite fewer kernels, as each takes a start.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -24,10 +25,13 @@ from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.tools.toolset import Toolset
-from sandbox.engine import Engine, Finished, Limits, Paused
+from sandbox.engine import Limits
 from sandbox.errors import SandboxError
 from sandbox.fences import cgroups, leftovers
-from sandbox.monty.engine import MontyEngine
+from sandbox.kernel.engine import KernelEngine
+from sandbox.programs.server import ProgramServer
+from tests.support.cells import cells
+from tests.support.children import run
 from tests.support.places import containers as docker_containers
 from tests.support.places import kernels, needs_bubblewrap
 
@@ -38,8 +42,8 @@ GROWTH = 16 * 2**20
 """Bytes of resident memory that any number of sessions may add: allocators never give all back."""
 LIMITS = Limits(seconds=5.0, output=10_000)
 
-ENGINES: dict[str, Callable[[], Engine]] = {
-    "monty": lambda: MontyEngine(LIMITS),
+SANDBOXES: dict[str, Callable[[], KernelEngine | ProgramServer]] = {
+    "programs": lambda: ProgramServer(LIMITS),
     "kernel": lambda: kernels(LIMITS, warm=0),
 }
 
@@ -93,13 +97,14 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def _run(engine: Engine, number: int) -> None:
-    try:
-        with engine.session(frozenset({"ask"}), seed=number) as session:
-            step = session.start(PROGRAMS[number % len(PROGRAMS)])
-            assert isinstance(step, Finished | Paused)
-    except SandboxError:
-        pass
+def _run(sandbox: KernelEngine | ProgramServer, number: int) -> None:
+    source = PROGRAMS[number % len(PROGRAMS)]
+    with contextlib.suppress(SandboxError):
+        if isinstance(sandbox, ProgramServer):
+            run(sandbox, source, tool="ask")
+        else:
+            with cells(sandbox, frozenset({"ask"})) as session:
+                session.start(source)
 
 
 def _settled(expected: Held) -> Held:
@@ -178,19 +183,19 @@ def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", SANDBOXES)
 def test_many_sessions_leave_nothing_behind(name: str) -> None:
-    engine = ENGINES[name]()
+    sandbox = SANDBOXES[name]()
     try:
         with ThreadPoolExecutor(2) as users:
-            list(users.map(lambda number: _run(engine, number), range(FIRST)))
+            list(users.map(lambda number: _run(sandbox, number), range(FIRST)))
             time.sleep(1.0)
             held, resident = _held(), _resident()
-            sessions = 500 if name == "monty" else SESSIONS
-            list(users.map(lambda number: _run(engine, number), range(sessions)))
+            sessions = 500 if name == "programs" else SESSIONS
+            list(users.map(lambda number: _run(sandbox, number), range(sessions)))
             assert _settled(held) == held
             assert _resident() - resident < GROWTH
             grown = (_resident() - resident) / 2**20
             sys.stdout.write(f"{name}: {sessions} sessions, {held}, {grown:+.1f} MiB\n")
     finally:
-        engine.close()
+        sandbox.close()

@@ -237,7 +237,10 @@ def _serve(port: int, counts_port: int, base_url: str) -> None:
     logs.configure("warning")
     # A kernel that starts meanwhile has threads of its own.
     settings = Settings(
-        base_url=base_url, api_key="key", port=port, files_dir=":temporary:", 
+        base_url=base_url,
+        api_key="key",
+        port=port,
+        files_dir=":temporary:",
     )
 
     def make_app() -> Any:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine import JSON, Finished, Limits, Session
+from sandbox.engine import JSON, Finished, Limits
 from sandbox.fences import bubblewrap
 from sandbox.kernel.engine import KernelEngine
+from tests.support.cells import Cells, cells
 from tests.support.places import needs_bubblewrap
 
 MiB = 2**20
@@ -78,16 +79,16 @@ def test_whatever_environment_bubblewrap_is_started_with_is_cleared() -> None:
 
 
 @pytest.fixture(scope="module")
-def inside() -> Iterator[Session]:
+def inside() -> Iterator[Cells]:
     limits = Limits(memory=256 * MiB)
     with (
         KernelEngine(limits, warm=0, data_size=32 * MiB, cpu_seconds=77, processes=48) as engine,
-        engine.session(frozenset()) as session,
+        cells(engine) as session,
     ):
         yield session
 
 
-def found(session: Session, source: str) -> JSON:
+def found(session: Cells, source: str) -> JSON:
     step = session.start(source)
     assert isinstance(step, Finished)
     return step.value
@@ -104,7 +105,7 @@ DEVICES = {
 
 
 @needs_bubblewrap
-def test_what_is_mounted_is_read_only_but_for_a_programs_own_places(inside: Session) -> None:
+def test_what_is_mounted_is_read_only_but_for_a_programs_own_places(inside: Cells) -> None:
     """Else the rest would be kept by nothing but its owner, who is another user."""
     options = found(inside, MOUNTS)
     assert isinstance(options, dict)
@@ -123,7 +124,7 @@ import resource
 
 
 @needs_bubblewrap
-def test_each_limit_is_set_and_cannot_be_raised(inside: Session) -> None:
+def test_each_limit_is_set_and_cannot_be_raised(inside: Cells) -> None:
     """The sizes of the tmpfs would bound files without RLIMIT_FSIZE, and a control group processes."""
     limits = found(inside, LIMITS)
     assert isinstance(limits, dict)
@@ -140,7 +141,7 @@ def test_each_limit_is_set_and_cannot_be_raised(inside: Session) -> None:
 
 
 @needs_bubblewrap
-def test_a_sandbox_is_a_session_of_its_own_without_a_terminal(inside: Session) -> None:
+def test_a_sandbox_is_a_session_of_its_own_without_a_terminal(inside: Cells) -> None:
     """Else a program could put characters into the server's terminal, but for the filter."""
     assert found(inside, "import os\nos.getsid(0)") == 1
 

@@ -50,8 +50,8 @@ held
 '''
 with KernelEngine(Limits(seconds=60.0, memory=2**27), place="bubblewrap", warm=0) as engine:
     try:
-        with engine.session(frozenset()) as session:
-            held = session.start(program).value
+        with engine.notebook() as notebook:
+            held = [*notebook.run(program)][-1].value
     except SandboxError as error:
         held = str(error)
 left = [group.name for folder in cgroups.folders() for group in folder.glob("emulator-kernel-*")]

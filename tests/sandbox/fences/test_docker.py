@@ -17,15 +17,16 @@ import httpx2
 import pytest
 
 from emulator import doctor
-from emulator.engines import open_engines
+from emulator.engines import InterpreterEngines
 from emulator.settings import Settings
-from sandbox.engine import Engine, Finished, Limits
+from sandbox.engine import Finished, Limits
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.fences import container, docker, docker_probes
 from sandbox.fences.docker import DockerLimits
 from sandbox.fences.leftovers import mark
 from sandbox.report import first_problem
 from tests.conftest import StartProxy
+from tests.support.cells import cells
 from tests.support.places import CONFIG, IN_DOCKER, containers, kernels
 
 if not IN_DOCKER:
@@ -37,7 +38,7 @@ ROOM = DockerLimits(memory=2**26, data_size=2**20, processes=8)
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Engine]:
+def kernel() -> Iterator[KernelEngine]:
     with kernels(LIMITS, warm=1) as engine:
         yield engine
 
@@ -65,7 +66,7 @@ def traces(of: set[str]) -> list[str]:
 def test_a_session_leaves_no_container() -> None:
     before = containers()
     with kernels(LIMITS, warm=0) as engine:
-        with engine.session(frozenset({"ask"})) as session:
+        with cells(engine, frozenset({"ask"})) as session:
             session.start("import subprocess, sys; subprocess.Popen([sys.executable]); ask()")
             made = containers() - before
             assert len(made) == 1
@@ -90,7 +91,7 @@ def test_a_kernel_leaves_no_descriptor() -> None:
 
     counted = []
     for _ in range(2):
-        with kernels(LIMITS, warm=0) as engine, engine.session(frozenset()) as session:
+        with kernels(LIMITS, warm=0) as engine, cells(engine) as session:
             session.start("1")
         counted.append(descriptors())
     assert counted[0] == counted[1]
@@ -132,7 +133,7 @@ from sandbox.kernel.engine import KernelEngine
 from sandbox.fences.leftovers import mark
 
 with KernelEngine(place="docker", image=sys.argv[1], warm=0) as engine:
-    with engine.session(frozenset({"ask"})) as session:
+    with cells(engine, frozenset({"ask"})) as session:
         session.start(sys.argv[2])
         print(mark(), flush=True)
         input()
@@ -165,9 +166,9 @@ def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else()
     its, made = killed_server("import os\nos._exit = print\nask()")
     time.sleep(1.0)
     assert containers(its) == made
-    with kernels(LIMITS, warm=0) as living, living.session(frozenset()) as session:
+    with kernels(LIMITS, warm=0) as living, cells(living) as session:
         session.start("x = 1")
-        with kernels(LIMITS, warm=0) as starting, starting.session(frozenset()):
+        with kernels(LIMITS, warm=0) as starting, cells(starting):
             until(lambda: containers(its) == set())
             until(lambda: traces(made) == [])
             assert len(containers(mark())) >= 2
@@ -185,7 +186,7 @@ def test_a_sweep_spares_the_living() -> None:
         waiting.close()
 
 
-def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: Engine) -> None:
+def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: KernelEngine) -> None:
     source = """
         import os
         ready, stay = os.pipe(), os.pipe()
@@ -198,12 +199,12 @@ def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: Engine) -> N
         with open('/proc/self/oom_score_adj', 'w') as file: file.write('1000')
         mine = b'x' * (100 * 2**20)  # within its own limit; with the others' it is too much
     """
-    with pytest.raises(SandboxLimit, match="memory"), kernel.session(frozenset()) as session:
+    with pytest.raises(SandboxLimit, match="memory"), cells(kernel) as session:
         session.start(dedent(source))
 
 
-def test_a_kernel_that_kills_itself_is_not_told_as_that(kernel: Engine) -> None:
-    with pytest.raises(SandboxDied, match="SIGKILL"), kernel.session(frozenset()) as session:
+def test_a_kernel_that_kills_itself_is_not_told_as_that(kernel: KernelEngine) -> None:
+    with pytest.raises(SandboxDied, match="SIGKILL"), cells(kernel) as session:
         session.start("import os\nos.kill(os.getpid(), 9)")
 
 
@@ -220,7 +221,7 @@ def test_a_session_uses_the_images_libraries() -> None:
         picture.getvalue()[:4].hex()
     """
     roomy = Limits(seconds=60.0, memory=2**30)
-    with kernels(roomy, warm=0) as engine, engine.session(frozenset()) as session:
+    with kernels(roomy, warm=0) as engine, cells(engine) as session:
         assert session.start(dedent(source)) == Finished("", "89504e47", "'89504e47'")
 
 
@@ -299,18 +300,18 @@ def test_an_engine_that_is_not_there_is_told() -> None:
 
 def test_the_settings_lead_to_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     there = Settings(
-        sandbox="docker", ,
+        sandbox="docker",
         docker_image=CONFIG["image"], docker_host=os.environ["DOCKER_HOST"],
     )  # fmt: skip
-    (engine,) = open_engines(there)
-    with engine.session(frozenset()) as session:
+    engine = InterpreterEngines(there)("1g")
+    with cells(engine) as session:
         assert session.start("6 * 7") == Finished("", 42, "42")
     engine.close()
     assert doctor.main(there) == 0
     assert "kernel (docker)  works" in capsys.readouterr().out
     astray = there.model_copy(update={"docker_image": "nobody/nothing"})
     with pytest.raises(SandboxUnavailable, match="no image nobody/nothing"):
-        open_engines(astray)
+        InterpreterEngines(astray)("1g").check()
     assert doctor.main(astray) == 1
 
 

@@ -15,31 +15,32 @@ from textwrap import dedent
 
 import pytest
 
-from sandbox.engine import JSON, Engine, Finished, Limits, Paused
+from sandbox.engine import JSON, Finished, Limits, Paused
 from sandbox.errors import SandboxError
 from sandbox.kernel.engine import KernelEngine
 from tests.sandbox.promises import ACTING
+from tests.support.cells import cells
 from tests.support.places import kernels
 
 LIMITS = Limits(seconds=30.0, memory=256 * 1024 * 1024, output=10_000, pauses=5)
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Engine]:
+def kernel() -> Iterator[KernelEngine]:
     with kernels(LIMITS, warm=1) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def unguarded() -> Iterator[Engine]:
+def unguarded() -> Iterator[KernelEngine]:
     with KernelEngine(LIMITS, place="none", warm=0) as engine:
         yield engine
 
 
-def ended(engine: Engine, source: str) -> JSON | type[SandboxError]:
+def ended(engine: KernelEngine, source: str) -> JSON | type[SandboxError]:
     """The program's value, or the kind of error that ended it; each call is answered with 1."""
     try:
-        with engine.session(frozenset({"ask"})) as session:
+        with cells(engine, frozenset({"ask"})) as session:
             step = session.start(dedent(source))
             while isinstance(step, Paused):
                 step = session.resume(1)
@@ -84,9 +85,9 @@ kernel.ip
 """
 
 
-def stolen(engine: Engine) -> tuple[JSON, JSON]:
+def stolen(engine: KernelEngine) -> tuple[JSON, JSON]:
     """Whether the attack says that it came off, and whether the other session notices it."""
-    with engine.session(frozenset()) as victim, engine.session(frozenset()) as thief:
+    with cells(engine) as victim, cells(engine) as thief:
         step = victim.start(dedent(WHERE))
         assert isinstance(step, Finished)
         said = thief.start(f"WANTED = {step.value!r}\n{STEAL}")
@@ -96,12 +97,12 @@ def stolen(engine: Engine) -> tuple[JSON, JSON]:
 
 
 def test_without_a_sandbox_a_program_takes_another_kernel_over_by_its_key(
-    unguarded: Engine,
+    unguarded: KernelEngine,
 ) -> None:
     assert stolen(unguarded) == (True, True)
 
 
-def test_no_program_gets_the_key_of_another_kernel(kernel: Engine) -> None:
+def test_no_program_gets_the_key_of_another_kernel(kernel: KernelEngine) -> None:
     assert stolen(kernel) == (False, False)
 
 
@@ -154,21 +155,21 @@ lock.acquire(), lock.acquire(timeout=0.5)
 
 @pytest.mark.parametrize("place", ["none", "sandbox"])
 def test_an_end_that_a_program_forges_is_its_own_only(
-    place: str, kernel: Engine, unguarded: Engine
+    place: str, kernel: KernelEngine, unguarded: KernelEngine
 ) -> None:
     """Nothing keeps a program from saying what is not so of itself: no more than its output is it worth."""
     engine = unguarded if place == "none" else kernel
-    with engine.session(frozenset()) as session, engine.session(frozenset()) as other:
+    with cells(engine) as session, cells(engine) as other:
         assert session.start(f"PARENT = None\n{FORGED_END}") == Finished("", 666, "666")
         assert session.start("2") == Finished("", 2, "2")
         assert other.start("1") == Finished("", 1, "1")
 
 
-def test_an_end_that_is_forged_for_another_session_is_not_heard(kernel: Engine) -> None:
+def test_an_end_that_is_forged_for_another_session_is_not_heard(kernel: KernelEngine) -> None:
     header = "{k: str(v) for k, v in get_ipython().kernel.get_parent()['header'].items()}"
     with (
-        kernel.session(frozenset({"ask"})) as victim,
-        kernel.session(frozenset()) as forger,
+        cells(kernel, frozenset({"ask"})) as victim,
+        cells(kernel) as forger,
     ):
         paused = victim.start(f"given = ask({header})\ngiven + 1")
         assert isinstance(paused, Paused)
@@ -206,7 +207,7 @@ def test_a_value_that_acts_does_so_in_a_plain_interpreter(what: str) -> None:
 
 @pytest.mark.parametrize("what", ACTING)
 def test_a_value_that_acts_is_bounded_and_ends_its_own_piece_only(
-    kernel: Engine, what: str
+    kernel: KernelEngine, what: str
 ) -> None:
     source, _, comes = ACTING[what]
     with kernels(Limits(seconds=2.0, output=10_000, pauses=5), warm=0) as engine:

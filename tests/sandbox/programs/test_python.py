@@ -26,6 +26,7 @@ import pytest
 
 from sandbox.programs.inside import notation
 from sandbox.programs.server import ProgramServer
+from tests.support.children import run
 
 TABLE = Path(__file__).parents[2] / "data" / "python_programs.txt"
 ROWS = TABLE.read_text().removesuffix("\n").split("\n---\n")
@@ -77,15 +78,12 @@ def in_cpython(source: str) -> Run:
 
 def in_child(programs: ProgramServer, source: str) -> Run:
     seen = Run()
-    opening = {"recorded": [], "tools": ["f"], "preamble": "", "seed": 0, "output": 10**6}
-    with programs.open() as child:
-        message = child.ask(opening, {"statements": [[source, 1]]})
-        while "call" in message:
-            seen.calls.append(message["args"])
-            text = json.dumps(message["args"][0] if message["args"] else None)
-            record = {"key": message["key"], "text": text, "failure": None, "as_text": False}
-            message = child.ask(record)
-    seen.stdout, seen.text, seen.failure = message["output"], message["value"], message.get("error") or None
+    message = run(programs, source, calls=seen.calls)
+    seen.stdout, seen.text, seen.failure = (
+        message["output"],
+        message["value"],
+        message.get("error") or None,
+    )
     return seen
 
 
@@ -111,6 +109,8 @@ IMPORTED = "math json re datetime collections itertools functools random copy st
 KNOWN = {*dir(builtins), *IMPORTED} - set(
     "open eval exec input exit quit compile breakpoint help id print __import__ globals locals".split()
 )
+
+
 def expressions_of_cpythons_tests() -> Iterator[str]:
     """The expressions in the assertions of CPython's own tests that stand for themselves."""
     for name in CPYTHON_TESTS:
