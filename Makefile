@@ -111,7 +111,7 @@ doctor: $(RUNNABLE) system-packages ## show which engines and fences work on thi
 ##@ Change
 
 # What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
-SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_escape.py tests/sandbox/test_engines.py tests/sandbox/test_soak.py \
+SLOW_FOLDERS := tests/sandbox/fences tests/sandbox/kernel tests/sandbox/test_escape.py tests/sandbox/test_cells.py tests/sandbox/test_soak.py \
     tests/interpreter tests/web/server tests/first_day tests/project/test_examples.py \
     tests/programs/test_restart.py tests/programs/test_random_law.py tests/web/routes/test_openapi.py tests/web/routes/test_sessions.py
 
@@ -127,7 +127,7 @@ test: $(TESTABLE) $(LIBRARIES) system-packages ## run the test suite (needs no m
 # The versions of the classifiers in pyproject.toml. The suite runs on that of $(VENV), this slice on the others:
 # what reads Python, runs it, or depends on what CPython does.
 PYTHONS := 3.11 3.12 3.13 3.14
-PYTHONS_SLICE := tests/sandbox/monty tests/sandbox/test_python.py tests/sandbox/test_parsing.py tests/sandbox/inside tests/tools tests/web/server/test_server.py
+PYTHONS_SLICE := tests/sandbox/programs tests/sandbox/test_parsing.py tests/sandbox/inside tests/tools tests/web/server/test_server.py
 
 # Shell: the Pythons of $version, pyenv's first.
 installed_pythons = $$(for found in $$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python 2>/dev/null) python$$version; \
@@ -323,8 +323,8 @@ docker-packages:
 
 .PHONY: test-docker
 test-docker: $(TESTABLE) $(DOCKER) docker-packages ## test kernels in containers of a private Docker engine (needs root)
-	@$(PY) -m tests.image.docker_engine $(PY) -m pytest -k "not monty and not without_a_sandbox" \
-	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_engines.py \
+	@$(PY) -m tests.image.docker_engine $(PY) -m pytest -k "not without_a_sandbox" \
+	    tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py tests/sandbox/test_cells.py \
 	    tests/interpreter/test_shell_places.py $(ARGS)
 
 .PHONY: test-image

@@ -19,12 +19,10 @@ from sandbox.report import Check, render
 
 
 def examine(settings: Settings) -> list[Check]:
-    """Check the program server, and each fence of the kernels' sandbox if the interpreter is not off."""
+    """Check the program server, and each fence of the kernels' sandbox."""
     with closing(ProgramServer(Limits())) as programs:
         found = programs.checks()
-    if settings.interpreter != "off":
-        found += checks.check_place(settings.sandbox, place_options(settings))
-    return found
+    return found + checks.check_place(settings.sandbox, place_options(settings))
 
 
 def main(settings: Settings, servers: Sequence[Check] = ()) -> int:

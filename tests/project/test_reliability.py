@@ -105,7 +105,7 @@ ROWS: dict[str, dict[str, str]] = {
 }
 TABLES = {
     "reliability.md": ("| event | result |",) * 2,
-    "security.md": ("| fence | kernel in bubblewrap | kernel in docker | monty |",),
+    "security.md": ("| fence | kernel in bubblewrap | kernel in docker | program |",),
 }
 
 

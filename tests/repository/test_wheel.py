@@ -52,7 +52,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(
         sysconfig.get_path("purelib"), packages, copy_function=_link, dirs_exist_ok=True
     )
-    shutil.copy2(Path(sys.executable).with_name("monty"), python.parent)
     install = ("install", "--quiet", "--no-compile", "--no-deps", str(wheel))
     pip("--python", str(python), *install)
     return python.parent

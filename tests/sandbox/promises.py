@@ -265,7 +265,7 @@ def page() -> str:
         ]
         lines += [
             f"\n### {area.capitalize()}\n",
-            "| a program tries to | bubblewrap | docker | monty | without a sandbox |",
+            "| a program tries to | bubblewrap | docker | child | without a sandbox |",
             "|---|---|---|---|---|",
             *_rows(results),
         ]

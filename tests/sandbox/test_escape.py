@@ -1,7 +1,7 @@
 """One test per promise that the sandboxes make. A program tries; what it reached is compared.
 
-*Stops:* what these tests name. *Does not stop:* what they do not: bugs in the Linux kernel, memory spread over
-many processes up to the process limit, side channels.
+*Stops:* what these tests name. *Does not stop:* what they do not: bugs in the Linux kernel, memory spread
+over many processes up to the process limit, side channels.
 """
 
 import contextlib

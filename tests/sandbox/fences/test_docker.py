@@ -24,6 +24,7 @@ from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.fences import container, docker, docker_probes
 from sandbox.fences.docker import DockerLimits
 from sandbox.fences.leftovers import mark
+from sandbox.kernel.engine import KernelEngine
 from sandbox.report import first_problem
 from tests.conftest import StartProxy
 from tests.support.cells import cells

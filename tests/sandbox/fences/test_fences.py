@@ -322,8 +322,6 @@ def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.Mon
 def test_the_doctor_prints_a_table_and_says_whether_all_is_well(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert doctor.main(Settings(interpreter="off")) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
     assert doctor.main(Settings()) == 0
     table = capsys.readouterr().out
     assert re.findall(r"^(\S.*?)  +works  ", table, re.MULTILINE)[:4] == [

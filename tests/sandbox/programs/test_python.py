@@ -1,7 +1,7 @@
 """Python as it is: a program runs in its child as in CPython.
 
-The table is tests/data/python_programs.txt. The reference is the CPython that runs these tests, with `f` as the
-tool: it returns its first argument.
+The table is tests/data/python_programs.txt. The reference is the CPython that runs these tests, with `f` as
+the tool: it returns its first argument.
 """
 
 from __future__ import annotations
