@@ -22,7 +22,7 @@ from typing import Any
 
 from emulator.programs.program import Program
 from emulator.programs.run_calls import CallRequest
-from sandbox.programs.inside.digests import digest
+from sandbox.programs.server import digest
 
 
 def plain_calls(

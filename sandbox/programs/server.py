@@ -18,12 +18,13 @@ from sandbox.engine import Limits
 from sandbox.errors import SandboxError, SandboxUnavailable
 from sandbox.programs import probes
 from sandbox.programs.child_process import ChildProcess
+from sandbox.programs.inside.digests import digest
 from sandbox.programs.probes import FenceBroken
 from sandbox.programs.server_process import FIX, Handle, ServerDied, ServerProcess, serve_source
 from sandbox.programs.slots import RunningSlots, WaitingSlots
 from sandbox.report import Check
 
-__all__ = ["ChildProcess", "FenceBroken", "ProgramServer"]
+__all__ = ["ChildProcess", "FenceBroken", "ProgramServer", "digest"]
 
 _MiB = 1024 * 1024
 

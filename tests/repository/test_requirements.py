@@ -30,7 +30,6 @@ NOT_REQUIRED |= {
     "IPython",
     "markupsafe",
     "mcp_types",
-    "pydantic_monty",
     "traitlets",
     "werkzeug",
     "zmq",
@@ -127,7 +126,6 @@ SLOW = (
     "httpx2",
     "jupyter_client",
     "openai",
-    "pydantic_monty",
 )
 
 

@@ -421,7 +421,11 @@ def test_a_store_that_goes_down_costs_a_model_turn_not_an_answer(
 ) -> None:
     url, take_down = shared_place
     client = openai.OpenAI(
-        base_url=start_proxy(store=url, ), api_key="k", max_retries=0
+        base_url=start_proxy(
+            store=url,
+        ),
+        api_key="k",
+        max_retries=0,
     )
     upstream.reply(CHAIN, "```python\nbook(id='a2')\n```", "Booked.")
     messages, message = started(client)
@@ -475,7 +479,11 @@ def test_a_corrupt_value_means_an_ordinary_turn(
 ) -> None:
     file = tmp_path / "kept.sqlite"
     client = openai.OpenAI(
-        base_url=start_proxy(store=str(file), ), api_key="k", max_retries=0
+        base_url=start_proxy(
+            store=str(file),
+        ),
+        api_key="k",
+        max_retries=0,
     )
     upstream.reply(CHAIN, "As you like.")
     messages, message = started(client)

@@ -277,9 +277,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("tools", "program", "received"), PROGRAMS)
-def test_constructors_make_plain_objects(
-    tools: Toolset, program: str, received: Any
-) -> None:
+def test_constructors_make_plain_objects(tools: Toolset, program: str, received: Any) -> None:
     calls: list[Any] = []
     exec(f"{tools.preamble}\n{program}", {"call": calls.append})  # functions of our own source
     assert calls == [received]

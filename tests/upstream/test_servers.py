@@ -120,7 +120,10 @@ def test_the_command_names_the_kind_of_server(root: Root, tmp_path: Path) -> Non
 )
 def test_a_list_of_models_may_be_nonsense(root: Root, listing: Any, listed: list[str]) -> None:
     root.answers = {"/v1/models": listing}
-    settings = Settings(base_url=f"{root.url}/v1", store=":memory:", )
+    settings = Settings(
+        base_url=f"{root.url}/v1",
+        store=":memory:",
+    )
     unknown = f"{root.url}/v1 is a server of unknown kind"
     assert [*describe_upstreams(settings)] == [(unknown, True)]
     app = create_app(settings)
@@ -150,7 +153,11 @@ def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack
 def test_readiness_names_the_kinds_of_servers(root: Root) -> None:
     url = f"{root.url}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "library"}]}}
-    settings = Settings(base_url=url, store=":memory:", files_dir=":temporary:", )
+    settings = Settings(
+        base_url=url,
+        store=":memory:",
+        files_dir=":temporary:",
+    )
     app = create_app(settings)
     try:
         assert app.test_client().get("/readyz").json == {"status": "ready"}

@@ -83,7 +83,9 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     key = new_key()
     (tmp_path / "keys").write_text(entry("ann", key))
     keys = {"client_keys_file": str(tmp_path / "keys"), "inspector_key": OPERATOR}
-    proxy = start_proxy(**keys, )
+    proxy = start_proxy(
+        **keys,
+    )
     before = samples(proxy, OPERATOR)
     headers = {"authorization": f"Bearer {key}"}
     _, _, listed = send(f"{proxy}/v1/models", None, headers)
