@@ -132,7 +132,6 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
                 grammar=constrained,
                 store=":memory:",
                 files_dir=":temporary:",
-                ,
             )
             app = create_app(settings)
             running.callback(app.extensions["emulator"].close)

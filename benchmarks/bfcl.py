@@ -136,7 +136,6 @@ def bench() -> Iterator[Bench]:
             base_url=upstream.base_url,
             profile="default",
             repair_attempts=0,
-            ,
             store=":memory:",
             files_dir=":temporary:",
         )

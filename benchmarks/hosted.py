@@ -121,7 +121,6 @@ def settings(upstream: ScriptedUpstream) -> Iterator[Settings]:
             base_url=upstream.base_url,
             store=f"{folder}/programs.sqlite",
             files_dir=":temporary:",
-            ,
             mcp={"web": command | {"env": {"PYTHONPATH": str(DOCS.parent)}}},
         )
 

@@ -2,8 +2,8 @@
 
     make bench-programs
 
-CPU time is that of all processes: the proxy's part, the server's and the children's. Memory is the proportional
-share (PSS) of each process, so shared pages count once.
+CPU time is that of all processes: the proxy's part, the server's and the children's. The server's memory is
+its proportional share (PSS).
 """
 
 from __future__ import annotations

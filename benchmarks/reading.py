@@ -108,7 +108,7 @@ INPUTS: dict[str, tuple[str, str]] = {
 class NoPrograms(ProgramServer):
     """Runs nothing: what an input happens to call is no part of reading."""
 
-    def open(self, client: str = "") -> ChildProcess:
+    def open(self, client: str = "") -> ChildProcess:  # noqa: ARG002
         raise FenceBroken("nothing is run", "")
 
 

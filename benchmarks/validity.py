@@ -123,7 +123,6 @@ def proxies(model_url: str, only: Iterable[str]) -> Iterator[dict[str, openai.Op
                 base_url=model_url,
                 store=":memory:",
                 files_dir=":temporary:",
-                ,
                 repair_attempts=0,
                 **fields,
             )

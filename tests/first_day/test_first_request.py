@@ -24,7 +24,8 @@ tool = {"type": "function", "function": {"name": "go", "parameters": asked["para
 body = {"model": "m", "messages": [{"role": "user", "content": "Go"}], "tools": [tool]}
 
 def processes():
-    return [name.read_text().strip() for name in Path("/proc/self/task").glob("*/children") if name.read_text()]
+    tasks = Path("/proc/self/task").glob("*/children")
+    return " ".join(task.read_text() for task in tasks).split()
 
 with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
     settings = Settings(

@@ -172,14 +172,16 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
     ("a list of results", 'xs = [run("a")]\nfor x in xs:\n    if x != "ok":\n        deploy("b")', FAILED),
     ("a tool in a variable", 'f = run\nx = f("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
     ("a tool in a table", 'd = {"r": run}\nx = d["r"]("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
-    ("partial", 'from functools import partial\nif "ok" not in partial(run, "a")():\n    deploy("b")', FAILED),
+    ("partial", 'from functools import partial\nif "ok" not in partial(run, "a")():\n'
+     '    deploy("b")', FAILED),
     ("a helper that tries again", 'def retry(fn, *args, **kw):\n    for _ in range(1):\n'
      '        result = fn(*args, **kw)\n        if "ok" in str(result):\n            return result\n'
      'if retry(run, "a") is None:\n    deploy("b")', FAILED),
     ("a helper that catches", 'def retry(fn, *args, **kw):\n    try:\n        result = fn(*args, **kw)\n'
      '        return result\n    except Exception as e:\n        return None\nif not retry(run, "a"):\n'
      '    deploy("b")', FAILED),
-    ("a check in a method", 'class C:\n    def ok(self, r):\n        return "ok" in r\nif not C().ok(run("a")):\n'
+    ("a check in a method", 'class C:\n    def ok(self, r):\n        return "ok" in r\n'
+     'if not C().ok(run("a")):\n'
      '    deploy("b")', FAILED),
     ("a check that is returned", 'def f(x):\n    r = run(x)\n    return r, "no such" in str(r)\n'
      'r, bad = f("a")\nif bad:\n    deploy("b")', FAILED),
@@ -198,11 +200,13 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
     ("gather that returns exceptions", 'import asyncio\nasync def f(x):\n    return await run(x)\n'
      'async def main():\n    for r in await asyncio.gather(f("a"), return_exceptions=True):\n'
      '        if isinstance(r, Exception):\n            deploy("b")\nasyncio.run(main())', FAILED),
-    ("a group of tasks", 'import asyncio\nasync def f(x):\n    return await run(x)\nasync def main():\n    try:\n'
+    ("a group of tasks", 'import asyncio\nasync def f(x):\n    return await run(x)\n'
+     'async def main():\n    try:\n'
      '        async with asyncio.TaskGroup() as group:\n            group.create_task(f("a"))\n'
      '    except* Exception:\n        deploy("b")\nasyncio.run(main())', FAILED),
     ("a task under a handler", 'import asyncio\nasync def f(x):\n    return await run(x)\nasync def main():\n'
-     '    t = asyncio.create_task(f("a"))\n    try:\n        await t\n    except Exception:\n        deploy("b")\n'
+     '    t = asyncio.create_task(f("a"))\n    try:\n        await t\n    except Exception:\n'
+     '        deploy("b")\n'
      'asyncio.run(main())', FAILED),
     ("a future under a handler", 'from concurrent.futures import ThreadPoolExecutor\n'
      'with ThreadPoolExecutor() as pool:\n    f = pool.submit(run, "a")\n    try:\n        f.result()\n'

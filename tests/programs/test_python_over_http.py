@@ -144,7 +144,8 @@ def test_what_python_runs_is_run(
     ("program", "told"),
     [
         (
-            "def main():\n    print('it is', get_weather('Oslo'))\n    return 7\nif __name__ == '__main__':\n    main()",
+            "def main():\n    print('it is', get_weather('Oslo'))\n    return 7\n"
+            "if __name__ == '__main__':\n    main()",
             "it is sunny",
         ),
         ("w = get_weather('Oslo')\nreturn len(w)\nget_weather('Rome')", "5"),

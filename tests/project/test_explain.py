@@ -87,7 +87,10 @@ def test_a_reply_is_told_as_it_is_read_and_with_what_it_calls(
 def test_a_program_that_needs_a_result_is_told_to_wait(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reply = '```python\nweather = get_weather(location="London")\nif weather["rain"] > 1:\n    print("umbrella")\n```'
+    program = (
+        'weather = get_weather(location="London")\nif weather["rain"] > 1:\n    print("umbrella")'
+    )
+    reply = f"```python\n{program}\n```"
     assert explained(tmp_path, [GET_WEATHER], reply) == 0
     assert section(capsys.readouterr().out, "Calls").splitlines() == [
         'get_weather {"location":"London"}',
