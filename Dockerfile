@@ -1,12 +1,12 @@
 # docker build -t tool-use-api-emulator .
 # docker run -p 8001:8001 -e EMULATOR_CLIENT_KEYS=... -e EMULATOR_BASE_URL=... -e EMULATOR_API_KEY=... \
 #     -v tool-emulator-state:/state tool-use-api-emulator
-# docker run tool-use-api-emulator doctor       which engines and fences work in there
+# docker run tool-use-api-emulator doctor       whether programs and fences work in there
 #
 # What is kept (responses, programs, files) lies in /state: without -v it goes with the container. A folder of
 # the host in its place must belong to uid 10001.
 #
-# Tool programs run in monty workers, which need nothing from Docker. Python kernels run in bubblewrap,
+# Tool programs run behind seccomp, which needs nothing from Docker. Python kernels run in bubblewrap,
 # which makes namespaces of its own, and Docker's defaults forbid that. Without these options the
 # kernel tier is off and says so; with them it works, and the container as a whole is less confined:
 #     --security-opt seccomp=unconfined       clone, unshare, mount and pivot_root in a user namespace

@@ -2,7 +2,7 @@
 
 Instructions and repair requests are templates in prompts/. One-line remarks on files, cells and items of the
 history are where these are read (`attachments`, `execution`, `cell_draft`, `responses.history`). `transcript`
-renders the history. Knows nothing of HTTP or engines.
+renders the history. Knows nothing of HTTP or sandboxes.
 """
 
 from __future__ import annotations

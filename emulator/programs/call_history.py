@@ -1,4 +1,4 @@
-"""Find the program and the results that a client's history refers to. Knows nothing of engines.
+"""Find the program and the results that a client's history refers to. Knows nothing of sandboxes.
 
 A result counts wherever it is in the history: clients answer one call of three, split the calls of one
 message into several messages, answer late, and insert messages of their own.

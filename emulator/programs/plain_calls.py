@@ -161,7 +161,7 @@ def _keywords(call: ast.Call) -> dict[str, Any]:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The value of a literal, as engines return it: a tuple becomes a list."""
+    """The value of a literal, as a child sends it: a tuple becomes a list."""
     match node:
         case ast.Constant(value=None | bool() | int()):
             return node.value

@@ -1,5 +1,5 @@
 """A program as values: the model's statements, the calls that the program made, and how a run ended.
-Knows no engine."""
+Knows no sandbox."""
 
 from __future__ import annotations
 

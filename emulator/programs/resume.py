@@ -2,7 +2,7 @@
 
 States of a program, over the requests of one conversation:
 
-* **running**: only within one request, in a fresh engine (`driver`);
+* **running**: only within one request, in a fresh child (`driver`);
 * **suspended**: its new calls are sent to the client, and a `SavedProgram` is stored under their ids;
 * **ended**: completed, or failed with a reason. The model is asked next and sees the program with its
   output; an `EndedProgram` is stored for later turns (`ended`);

@@ -1,7 +1,7 @@
 """Tool schemas: how they are read, shown to a model, and enforced on its calls.
 
 Input: the ``tools`` array of a request. `toolset.Toolset.parse` is the only entry. Output: `stubs`
-(what a model reads), `preamble` (what an engine defines) and `bind` (the arguments object of a
+(what a model reads), `preamble` (what runs before a program) and `bind` (the arguments object of a
 call).
 
 How a schema becomes a stub:

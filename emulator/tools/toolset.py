@@ -1,7 +1,7 @@
 """The tools of one request: what the model sees of them, and what a call must be.
 
 `Toolset.parse` takes the ``tools`` array in its wire format and is the only way to make a toolset;
-equal arrays return the same toolset. Knows nothing of HTTP, prompts or engines.
+equal arrays return the same toolset. Knows nothing of HTTP, prompts or sandboxes.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Toolset:
 
     @cached_property
     def preamble(self) -> str:
-        """Python source that defines the models' constructors, for every engine; may be ""."""
+        """Python source that defines the models' constructors, which runs before a program; may be ""."""
         return constructors.preamble(self.models)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The tools' Python names: calling one of these functions pauses an engine."""
+        """The tools' Python names: a program calls these functions."""
         return frozenset(tool.python_name for tool in self.tools)
 
     @cached_property

@@ -79,7 +79,7 @@ ROWS: dict[str, dict[str, str]] = {
             sandbox/test_escape.py test_a_dead_kernel_ends_its_own_session_only""",
     },
     "security.md": {
-        "a child of the program server": """
+        "process": """
             sandbox/test_escape.py test_a_program_does_not_get_out_of_its_child""",
         "namespaces": """
             sandbox/test_escape.py test_the_kernel_sees_no_process_of_the_host
