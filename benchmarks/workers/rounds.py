@@ -35,7 +35,7 @@ class Round:
     """Calls a second."""
     workers: float
     sandboxes: float
-    """Monty's processes, which the workers start; and gunicorn's master, which does nothing."""
+    """The program servers, which the workers start; and gunicorn's master, which does nothing."""
     keeper: float
     load: float
     """wrk and nginx, or the Python programs that replace them."""

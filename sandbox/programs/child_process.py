@@ -64,7 +64,7 @@ class ChildProcess:
         SandboxLimit, SandboxDied, SandboxBusy; after the first three the child has ended.
         """
         if self._state == "resting":
-            self._running.acquire(self._client)
+            self._running.acquire(self._client, lambda: bool(self._ended))
             self._waiting.release()
             self._state = "running"
         start = time.monotonic()

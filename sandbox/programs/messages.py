@@ -20,7 +20,7 @@ MOST_BYTES = 16 * MOST_SENT
 MOST_MESSAGES = 4096
 """Messages that a child may send in one run."""
 MOST_LEVELS = 200
-"""Levels of lists and objects in a message. Far below what any JSON writer of the proxy can handle."""
+"""Levels of lists and objects in a message. Far below what any code of the proxy can handle."""
 
 _LIMITS = frozenset({"memory", "output", "calls"})
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -80,8 +80,9 @@ class Reader:
 def parse(data: bytes) -> dict[str, Any]:
     """A message of a child as an object. Raises SandboxDied."""
     try:
-        _refuse_depth(data)
         message = json.loads(data.decode(), parse_constant=_refuse, parse_float=_finite)
+        if data.count(b"[") + data.count(b"{") > MOST_LEVELS:
+            _refuse_depth(message)
         if _SURROGATE.search(data):  # pairs are characters, others cannot be encoded
             json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError, MemoryError) as error:
@@ -91,14 +92,17 @@ def parse(data: bytes) -> dict[str, Any]:
     return message
 
 
-def _refuse_depth(data: bytes) -> None:
-    if data.count(b"[") + data.count(b"{") <= MOST_LEVELS:
-        return
-    depth = 0
-    for each in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', data, re.DOTALL):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(each[0], 0)
-        if depth > MOST_LEVELS:
-            raise ValueError(f"more than {MOST_LEVELS} levels")
+def _refuse_depth(message: Any) -> None:
+    level = [message]
+    for _ in range(MOST_LEVELS):
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+    if any(isinstance(each, dict | list) for each in level):
+        raise ValueError(f"more than {MOST_LEVELS} levels")
 
 
 def _refuse(word: str) -> Never:

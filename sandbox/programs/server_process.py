@@ -86,19 +86,14 @@ class ServerProcess:
     def __init__(self, source: str, wrap: Wrap = list) -> None:
         """Start it and wait until it serves. Raises SandboxUnavailable."""
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            number = theirs.fileno()
-            move = f"import os; os.dup2({number}, {SOCKET}); os.close({number}); "
-            self._process = subprocess.Popen(
-                wrap(command((move if number != SOCKET else "") + source)),
-                pass_fds=[number],
-                env=ENVIRONMENT,
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+        try:
+            self._control, theirs = socket.socketpair()
+            with theirs, contextlib.ExitStack() as undo:
+                undo.callback(self._control.close)
+                self._process = _start(source, theirs.fileno(), wrap)
+                undo.pop_all()
+        except OSError as error:  # too many files or processes, or too little memory
+            raise SandboxUnavailable(f"the program server does not start: {error}", FIX) from error
         try:
             self._control.settimeout(_START_SECONDS)
             word, reason = self._read_start()
@@ -122,7 +117,10 @@ class ServerProcess:
 
     def fork(self, *, probe: bool = False) -> Handle:
         """A new child. Raises ServerDied, SandboxBusy."""
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise _no_process(str(error)) from error
         try:
             with theirs, self._lock:
                 handle = self._request(PROBE if probe else RUN, theirs.fileno())
@@ -141,7 +139,7 @@ class ServerProcess:
             raise ServerDied(str(error)) from error
         if answer[:1] == FAILED:
             reason = answer[1:].decode(errors="replace")
-            raise SandboxBusy(f"no process can be started: {reason}", "try again in a moment")
+            raise _no_process(reason)
         if not handles:
             raise ServerDied("it ended")
         return handles[0]
@@ -154,3 +152,21 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _start(source: str, control: int, wrap: Wrap) -> subprocess.Popen[bytes]:
+    """The process of a server, whose control socket becomes `SOCKET`. Raises OSError."""
+    move = f"import os; os.dup2({control}, {SOCKET}); os.close({control}); "
+    return subprocess.Popen(
+        wrap(command((move if control != SOCKET else "") + source)),
+        pass_fds=[control],
+        env=ENVIRONMENT,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _no_process(reason: str) -> SandboxBusy:
+    return SandboxBusy(f"no process can be started: {reason}", "try again in a moment")

@@ -9,12 +9,16 @@ up.
 """
 
 import threading
+import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from sandbox.errors import SandboxBusy
 
 QUEUE_SECONDS = 5.0
 """How long a program waits for a slot."""
+_LOOK_SECONDS = 0.1
+"""How often a program that waits looks whether it was ended."""
 
 
 class RunningSlots:
@@ -27,16 +31,20 @@ class RunningSlots:
         self._lock = threading.Lock()
         self._queues: OrderedDict[str, deque[threading.Event]] = OrderedDict()
 
-    def acquire(self, client: str) -> None:
-        """Take a slot, after the programs of others whose turn it is. Raises SandboxBusy."""
+    def acquire(self, client: str, has_ended: Callable[[], bool] = lambda: False) -> None:
+        """Take a slot, after the programs of others whose turn it is. Raises SandboxBusy, also soon after
+        `has_ended` returns True."""
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
             turn = threading.Event()
             self._queues.setdefault(client, deque()).append(turn)
-        if not turn.wait(self._seconds):
-            self._give_up(client, turn)
+        until = time.monotonic() + self._seconds
+        while not turn.wait(min(_LOOK_SECONDS, max(0.0, until - time.monotonic()))):
+            if has_ended() or time.monotonic() >= until:
+                self._give_up(client, turn)
+                return
 
     def release(self) -> None:
         """Hand the slot to the client whose turn it is."""
