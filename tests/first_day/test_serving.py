@@ -205,13 +205,17 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (1, "", line)
 
 
-def test_what_keeps_it_from_starting_is_told_without_a_traceback(tmp_path: Path) -> None:
-    nowhere = "http://127.0.0.1:9"
-    ended = command_line(
-        *("--port", "0", "--sandbox", "gateway", "--gateway-url", nowhere),
-        home=tmp_path,
-    )
-    assert (ended.code, ended.out) == (1, "")
-    assert not re.search("Traceback|Worker|Shutting", ended.err), ended.err
-    # The line that is not JSON. (Warnings about gunicorn's sockets may follow.)
-    assert re.search("^[^{].*(?:gateway|websockets)", ended.err, re.MULTILINE), ended.err
+def test_kernels_that_do_not_work_are_told_at_the_start(tmp_path: Path) -> None:
+    """Only if they are asked for there. The proxy serves what needs no kernel."""
+    with (
+        ScriptedUpstream() as upstream,
+        served(
+            *("--port", "0", "--base-url", upstream.base_url, "--interpreter", "on"),
+            *("--sandbox", "gateway", "--gateway-url", "http://127.0.0.1:9"),
+            home=tmp_path,
+        ) as proxy,
+    ):
+        proxy.wait_for("code interpreter off")
+        assert re.search("gateway|websockets", proxy.output)
+        proxy.wait_for("}}]}'")
+        assert "Traceback" not in proxy.output

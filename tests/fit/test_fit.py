@@ -309,7 +309,7 @@ def test_an_upstream_that_fails_ends_the_run_and_the_next_run_continues_where_it
         assert {each for each in asked if asked.count(each) > 1} <= {"outage"}
         assert {task.id for task in tasks()} == set(asked) - {"outage"}
         before = len(upstream.requests)
-        fit(capsys, *options, "--minutes", "0.0001", "--again")
+        fit(capsys, *options, "--minutes", "0.000001", "--again")
         assert len(upstream.requests) - before <= 1
 
 

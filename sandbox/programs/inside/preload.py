@@ -27,7 +27,7 @@ LEFT_OUT = {
     ),
     "works on source files or installs packages": (
         "compileall py_compile distutils doctest ensurepip lib2to3 modulefinder pdb pip profile cProfile "
-        "pstats pyclbr pydoc pydoc_data tabnanny test ctypes.test trace venv zipapp bdb"
+        "pstats pyclbr pydoc pydoc_data tabnanny test ctypes.test unittest.test trace venv zipapp bdb imp"
     ),
     "works on files of a format that few programs need": (
         "aifc audioop cgi cgitb chunk dbm fileinput imghdr mailbox mailcap msilib shelve sndhdr sunau uu "
@@ -37,9 +37,9 @@ LEFT_OUT = {
         "asyncio.windows_events asyncio.windows_utils ctypes.macholib ctypes.wintypes encodings.mbcs "
         "encodings.oem msvcrt nt winreg winsound"
     ),
-    "changes the interpreter": "faulthandler imp site",
 }
-"""Reason -> names of modules, with all that is in them."""
+"""Reason -> names of modules, with all that is in them. What is part of the interpreter itself (faulthandler,
+site) cannot be left out."""
 
 _NAMES = {name for names in LEFT_OUT.values() for name in names.split()}
 

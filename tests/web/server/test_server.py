@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import NEW_PROCESS, members, proxy, wait_until
+from tests.support.programs import INTERPRETER
 from tests.support.raw_http import connect, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
@@ -87,10 +88,13 @@ def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
         proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),
     ):
         group = process.group
-        upstream.reply("Hello")
+        upstream.reply("```python\nx = [get_weather(location=city) for city in 'ab']\n```")
         asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         send(f"{url}/v1/chat/completions", {**asked, "tools": [GET_WEATHER]})
-        process.wait_until(lambda: any("ipykernel" in command for _, command in below(group)))
+        upstream.reply("```python\nx = 1\n```", "Done.")
+        send(f"{url}/v1/chat/completions", {**asked, "tools": [INTERPRETER]})
+        for kind in ("ipykernel", "sandbox.programs"):
+            process.wait_until(lambda kind=kind: any(kind in each for _, each in below(group)))
         started = {one for one, _ in below(group)}
         process.kill(signal.SIGTERM)
         wait_until(lambda: not members(group) and not started & running())

@@ -141,7 +141,8 @@ def test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_l
                 assert all(_threads_stay(pid) for pid in pids)
                 one.kill(pids[0])
             assert os.sched_getaffinity(one.keeper()) == two
-            one.chat(one.pids()[0], [{"role": "user", "content": "Go."}], TOOLS)
+            container = one.ask(one.pids()[0], "/v1/containers", {"name": "c"})["id"]
+            one.ask(one.pids()[0], f"/v1/containers/{container}/execute", {"code": "x = 1"})
             one.process.wait_until(lambda: {*_kernels(one.process.group)} == {frozenset(two)})
     finally:
         os.sched_setaffinity(0, before)
@@ -232,18 +233,18 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
 
 @pytest.mark.nightly
 @needs_bubblewrap
-def test_kernels_of_programs_are_counted_by_all_workers_together(tmp_path: Path) -> None:
+def test_kernels_are_counted_by_all_workers_together(tmp_path: Path) -> None:
     """Each had as many as `max_kernels`. That of a worker which is killed counts no more."""
-    endless = "Hello.\n" + CHAIN.replace("hits =", "while True:\n    pass\nhits =", 1)
-    options = "--engines kernel --max-kernels 1 --warm-kernels 0 --program-seconds 600".split()
+    endless = "Hello.\n```python\nwhile True:\n    pass\n```"
+    options = "--max-kernels 1 --program-seconds 600".split()
     with (
-        ScriptedUpstream(default=CHAIN).reply(endless) as upstream,
+        ScriptedUpstream(default="```python\nprint(1)\n```").reply(endless) as upstream,
         two_workers(upstream, tmp_path, *options) as one,
         ExitStack() as opened,
     ):
         first, second = one.pids()
-        opened.enter_context(one.stream(first, body={"tools": TOOLS}))
-        asked = {**HELLO, "tools": TOOLS}
+        opened.enter_context(one.stream(first, body={"tools": [INTERPRETER]}))
+        asked = {**HELLO, "tools": [INTERPRETER]}
 
         def status() -> int:
             with one.only(second):
