@@ -21,10 +21,8 @@ One request, in the order of its steps (start reading with `driver`):
    failed results; `resume` has the states of a program over several requests. A new program is checked by
    `validate`.
 2. `driver`: a program of literal calls is read (`plain_calls`); any other runs (`run`), in a child that
-`open_run`
-   keeps while the model writes on or a hosted call runs.
+   `open_run` keeps while the model writes on or a hosted call runs.
 3. `run_calls` decides about each call: `order` is the second law, `direct_calls` the tools that only the
-model
-   itself may call.
+   model itself may call.
 4. `saved` stores a suspended program, `ended` one that has ended.
 """

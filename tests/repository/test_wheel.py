@@ -140,8 +140,8 @@ own = importlib.metadata.distribution("tool-use-api-emulator")
 IN_A_KERNEL = f"""
 from sandbox.engine import Limits
 from sandbox.kernel.engine import KernelEngine
-with KernelEngine(Limits(seconds=60), warm=0) as engine, engine.session(frozenset()) as session:
-    print(session.start({LOOK!r}).value)
+with KernelEngine(Limits(seconds=60), warm=0) as engine, engine.notebook() as notebook:
+    print(list(notebook.run({LOOK!r}))[-1].value)
 """
 
 

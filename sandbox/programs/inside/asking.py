@@ -76,8 +76,8 @@ def _key(container: Any, key: Any) -> Any:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """``value.name``, for the names of `NOTICED`: a pattern's methods look at the text, and what ``join`` and
-    ``format`` make of failures is a failure."""
+    """``getattr(value, name)``, for the names of `NOTICED`: a pattern's methods look at the text, and what
+    ``join`` and ``format`` make of failures is a failure."""
     if name == "get" and type(value) is dict:
         return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)

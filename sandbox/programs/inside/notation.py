@@ -1,7 +1,7 @@
 """Results as values that remember how the tool wrote them.
 
 ``1.10`` is a number that prints as ``1.10`` and that a string parameter gets as ``1.10``; an object or array
-prints as its text, and answers the methods of its text, so that ``result.splitlines()`` works on a text that
+prints as its text, and answers the methods of its text, so that ``r[0].upper()`` works on a text that
 happens to be JSON.
 """
 

@@ -1,8 +1,8 @@
 """Two tables of places in a program: the batch of a call, and the handlers around it.
 
-A running frame knows its place (``code.co_positions``), so the tables are read from the syntax once, and
-nothing is pushed or popped while the program runs: generators, coroutines and exceptions leave nothing
-behind.
+A running frame knows its place (``types.CodeType.co_positions``), so the tables are read from the syntax
+once, and nothing is pushed or popped while the program runs: generators, coroutines and exceptions leave
+nothing behind.
 
 * **Batches.** The calls inside one display, comprehension or ``asyncio.gather`` are simultaneous; the
   outermost one counts, within one function.
@@ -22,7 +22,7 @@ from typing import Any
 FILE = "<program>"
 """The file name of the program's code."""
 GUARDED = "guarded"
-"""The name of the coroutine around a task whose exceptions are handled (`loop.guarded`)."""
+"""The name of the coroutine around a task whose exceptions are handled (see `guarded`)."""
 
 Place = tuple[int | None, int | None, int | None, int | None]
 """First line and column, last line and column."""

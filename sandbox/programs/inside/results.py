@@ -7,7 +7,7 @@ it on are no looks. C code that tests a type without asking raises instead (`run
 
 A failure is a text or an object that carries the positions of the calls that failed. Looking at it (a
 comparison, ``in``, truth, a key, ``find`` and ``startswith``, a conversion) notes the positions in
-`WATCH.looked`; texts and slices made of it carry them on. So the host can compare: which failures has the
+`Watch.looked`; texts and slices made of it carry them on. So the host can compare: which failures has the
 program not looked at?
 
 Does not know who ends a run, or why.

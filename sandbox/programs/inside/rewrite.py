@@ -6,7 +6,7 @@
 | ``match a:`` | ``match _seen_deep_(a):`` |
 | ``await a`` | ``await _awaitable_(a)`` |
 | ``f"{a:>9} b"`` | ``_text_((a, -1, ">9"), " b")`` |
-| ``p.search(a)``, ``s.join(a)`` | ``_attribute_(p, "search")(a)``, ``_attribute_(s, "join")(a)`` |
+| ``re.search(p, a)``, ``"".join(a)`` | ``_attribute_(re, "search")(p, a)``, ``_attribute_("", "join")(a)`` |
 | ``d[a]`` | ``_item_(d, a)`` |
 | ``[f(a), g(b)]``, ``gather(f(a))`` | ``_together_(_begin_(1), [f(a), g(b)])``, ... |
 | ``except E:`` | its first line is ``_caught_()`` |

@@ -1,6 +1,6 @@
 """What is particular to kernels in Docker containers, before a real engine; `make test-docker` starts one.
 
-What holds in every place is in test_escape.py and test_engines.py, which that target runs there too.
+What holds in every place is in test_escape.py and test_cells.py, which that target runs there too.
 """
 
 import os

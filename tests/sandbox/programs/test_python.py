@@ -87,7 +87,7 @@ def in_child(programs: ProgramServer, source: str) -> Run:
     return seen
 
 
-OF_A_PROCESS = re.compile(r"hash\(|set\(|^\{'|dir\(|vars\(|betavariate|not NotImplemented|50000")
+OF_A_PROCESS = re.compile(r"hash\(|set\(|^\{['(]|dir\(|vars\(|betavariate|not NotImplemented|50000")
 """Expressions that have another value in each process, or none that can be shown."""
 UNLIKE = re.compile(r"exit\(|SystemExit|^return|sys\.stderr", re.MULTILINE)
 """A program may end where it likes, and the model sees both of its outputs."""
