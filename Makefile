@@ -256,7 +256,7 @@ nightly: ## run every target that CI leaves out (nightly.yml runs them on machin
 
 .PHONY: smoke
 smoke: $(TESTABLE) ## run one test or two of each of six nightly suites, with their real programs
-	@$(MAKE) test-gateway ARGS="-k a_program_pauses"
+	@$(MAKE) test-gateway ARGS="-k a_cell_pauses"
 	@$(MAKE) test-docker ARGS="-k a_session_leaves_no_container"
 	@$(MAKE) test-faults ARGS="--slice 40"
 	@$(MAKE) test-agents AGENTS_SLICE=codex ARGS="--slice 12"
