@@ -19,7 +19,6 @@ from emulator.answering.new_reply import new_reply
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
-from emulator.answering.user_request import Request
 from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_programs
 from emulator.errors import BadRequest
@@ -118,7 +117,6 @@ def explain(
             None,
             Quotations(request.messages, answer_request.toolset),
             constrained=constrained,
-            conversation=Request(request.messages),
         )
         judged = _judged(answer_request, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)

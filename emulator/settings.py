@@ -91,9 +91,6 @@ class Settings(BaseSettings):
     response_format: Literal["emulate", "pass"] = Field(
         "emulate", description="without tools, emulate response_format or pass it to the upstream"
     )
-    recover_reasoning: bool = Field(
-        False, description="run code found in reasoning if there is no answer outside of it"
-    )
     drop_fields: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (), description="request fields that the upstream refuses, separated by commas"
     )

@@ -74,7 +74,6 @@ class UpstreamRow(_TableRow):
     grammar: bool | None = None
     retry_grammar: SchemaField | None = None
     response_format: Literal["emulate", "pass"] | None = None
-    recover_reasoning: bool | None = None
     drop_fields: tuple[str, ...] | None = None
     repair_attempts: int | None = Field(None, ge=0, le=10)
     upstream_seconds: float | None = Field(None, gt=0)
@@ -142,6 +141,8 @@ class ProfileRow(_TableRow):
     """Takes precedence over the setting ``tools``."""
     tool_tokens: int | None = Field(None, ge=0)
     """Takes precedence over the setting ``tool_tokens``."""
+    acts: Literal["label", "any"] | None = None
+    """``any``: every valid call in a block acts, for a model that never learns the label ``tool_code``."""
     template: str | None = None
     """A Jinja file that replaces prompts/tools.jinja."""
     chat_template: str | None = None

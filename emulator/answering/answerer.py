@@ -39,7 +39,6 @@ from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.turn_state import TurnState
-from emulator.answering.user_request import Request
 from emulator.answering.verdicts import (
     CellResult,
     FinalReply,
@@ -176,7 +175,7 @@ class Answerer:
             session,
             Quotations(chat.messages, request.toolset),
             constrained=request.expects_json(fields),
-            conversation=Request(chat.messages),
+            uses_label=conversation.uses_label,
         )
         words: list[str] = []
         calls: list[ToolCall] = []
@@ -186,8 +185,12 @@ class Answerer:
                     words.append(text)
                 case ToolCall():
                     calls.append(event)
-                case Finish() if self.open_session is None:
-                    conversation.save_repair_messages(state.repair_messages, "".join(words), calls)
+                case Finish():
+                    if state.uses_label:
+                        conversation.save_label()
+                    if self.open_session is None:
+                        exchange = state.repair_messages
+                        conversation.save_repair_messages(exchange, "".join(words), calls)
             yield event
             if finished is not None:  # after the first `UpstreamAccepted`
                 yield finished
@@ -235,13 +238,21 @@ class Answerer:
                     raise
                 if not acceptable and verdict.kind != "cut":
                     raise state.model_failed(verdict) from error
+                yield from self._show_asked(state)
                 yield Finish("stop" if acceptable else "length", state.usage)
                 return
             state.sent += reply.prose.sent
+            state.uses_label |= reply.draft.uses_label
+            if state.asked is not None and reply.says_run:
+                reply, state.asked = state.asked, None
+                with translate_sandbox_errors():
+                    yield from reply.run_asked()
             verdict = reply.verdict
             record_verdict(verdict, finish_reason)
             reason = yield from self._act(reply, verdict, finish_reason, state)
             if reason is not None:
+                if not reply.draft.calls:
+                    yield from self._show_asked(state)
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)
                 return
@@ -273,10 +284,17 @@ class Answerer:
             if self.request.answer_format is None:
                 yield from reply.release_prose()
             if not state.confirm_quotation(reply, verdict, self.settings):
+                yield from reply.show_asked()
                 return answer_finish_reason(finish_reason)
         elif finish_reason and is_truncated(finish_reason):
             return answer_finish_reason(finish_reason)
         return self._repair(reply, verdict, state)
+
+    def _show_asked(self, state: TurnState) -> Iterator[AnswerEvent]:
+        """Send the reply about which the model was asked: it did not say that it should run."""
+        if state.asked is not None:
+            yield from state.asked.show_asked()
+            yield from state.asked.release_prose()
 
     def _repair(
         self, reply: ReplyReader, verdict: UnusableReply, state: TurnState
@@ -286,7 +304,7 @@ class Answerer:
         # The model is reminded of a promise once; a second promise may just be its style.
         promised_again = verdict.kind == "promised" and state.attempt
         stays = state.has_answer or verdict.kind == "promised"
-        asked_again = state.doubt_questioned and verdict.kind != "doubtful"
+        asked_again = state.doubt_questioned and verdict.kind not in ("doubtful", "invalid", "cut")
         if promised_again or (stays and (used_up or asked_again)):
             return "stop"
         metrics.REPAIRS.labels(verdict.kind).inc()

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from emulator import traces
-from emulator.answering.block_intent import IntentJudge
-from emulator.answering.intent import Intent
+from emulator.answering.draft_block import DraftBlock
 from emulator.answering.interpreter_session import InterpreterSession
-from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.judge import Decision, Judge, Outcome, Place
+from emulator.answering.program_draft import HeldText, ProgramDraft
 from emulator.answering.quotations import Quotations, quoted_parts
-from emulator.answering.recording import record_block, record_cell
+from emulator.answering.recording import record_block, record_cell, record_shown
 from emulator.answering.verdicts import CellResult, FinalReply, UnusableReply, Verdict
 from emulator.events import (
     AnswerEvent,
@@ -54,29 +53,13 @@ PREFIX = "ci_"
 _LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
 
 
-@dataclass
-class _Block:
-    dialect: str
-    pieces: list[str]
-    """The original text with its fence."""
-    in_a_row: bool
-    before: str = ""
-    id: str = ""
-    """The id of the cell, if its code is streamed: the fence says Python, and no words say "example"."""
-    text: list[str] = field(default_factory=list)
-
-    @property
-    def raw(self) -> str:
-        return "".join(self.pieces)
-
-
 class CellDraft:
     """See `CodeDraft`. ``draft`` reads all other blocks."""
 
     def __init__(
         self,
         draft: ProgramDraft,
-        judge: IntentJudge,
+        judge: Judge,
         session: InterpreterSession,
         toolset: Toolset,
         quotations: Quotations,
@@ -87,13 +70,15 @@ class CellDraft:
         self._order = order
         self._quotations = quotations
         self._quoted: list[str] = []
-        self._doubtful: list[str] = []
-        self._unsettled: tuple[_Block, str] | None = None
-        """A block whose code calls tools that act, and the code. It waits for the words after it."""
+        self._asked: tuple[DraftBlock, str] | None = None
+        """The block about which the model is asked, and its code."""
+        self._unsettled: tuple[DraftBlock, str] | None = None
+        """A block about which the rest of the reply decides, and its code."""
         self._session = session
         self._toolset = toolset
-        self._block: _Block | None = None
+        self._block: DraftBlock | None = None
         self._id = ""
+        """The id of the cell, once its code is sent."""
         self._code: str | None = None
         self._cell_verdict: Verdict | None = None
         self._calls: list[ToolCall] = []
@@ -114,23 +99,26 @@ class CellDraft:
     def is_unsettled(self) -> bool:
         return self._unsettled is not None or self._draft.is_unsettled
 
-    def settle(self, after: str) -> Iterator[AnswerEvent | str]:
+    @property
+    def uses_label(self) -> bool:
+        return self._draft.uses_label
+
+    def waits_with(self, dialect: str, raw: str) -> bool:
+        return self._unsettled is None and self._draft.waits_with(dialect, raw)
+
+    def settle(self, place: Place) -> Iterator[AnswerEvent | str]:
         if self._unsettled is None:
-            yield from self._draft.settle(after)
+            yield from self._draft.settle(place)
             return
         (block, code), self._unsettled = self._unsettled, None
-        is_repeated = self._quotations.repeats_calls([Statement(code, 1)])
-        intent = self._judge.judge_cell(
-            block.before, self._tools(code), after, is_repeated=is_repeated
-        )
-        if intent is Intent.MEANT:
-            yield from self._accept(block, code)
+        yield from self._follow(self._judge.decide_cell(block, place), block, code)
+
+    def run_asked(self) -> Iterator[AnswerEvent]:
+        if self._asked is None:
+            yield from self._draft.run_asked()
             return
-        if block.id:
-            yield CodeFinished("incomplete")
-        if intent is Intent.DOUBTFUL:
-            self._doubtful.append(code)
-        yield block.raw
+        (block, code), self._asked = self._asked, None
+        yield from self._accept(block, code)
 
     @property
     def has_open_call(self) -> bool:
@@ -144,8 +132,8 @@ class CellDraft:
     def verdict(self) -> Verdict | None:
         if self._cell_verdict is None and self._quoted and not self.calls:
             return UnusableReply("quoted", {"quoted": self._quoted})
-        if self._cell_verdict is None and self._doubtful and not self.calls:
-            return UnusableReply("doubtful", {"quoted": self._doubtful})
+        if self._cell_verdict is None and self._asked and not self.calls:
+            return UnusableReply("doubtful", {"quoted": [self._asked[1].strip()]})
         return self._cell_verdict or self._draft.verdict
 
     @property
@@ -173,12 +161,13 @@ class CellDraft:
         return self._code or ""
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
+        self, dialect: str, raw: str, *, in_a_row: bool = False
     ) -> Iterator[AnswerEvent]:
-        self._block = _Block(dialect, [raw], in_a_row, before)
-        labelled = dialect == "python" and raw.strip(" \t\n`~").lower() in _LABELS
-        if labelled and self._judge.judge_cell(before, ()) is Intent.MEANT:
-            self._block.id = self._id = new_id(PREFIX)
+        block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
+        self._block = block
+        self._draft.note_label(block)
+        if self._is_python(block) and self._judge.decides_cells_early(block):
+            self._id = new_id(PREFIX)
             self.has_code = True
             yield CodeStarted(self._id, self._session.container.id)
 
@@ -186,51 +175,59 @@ class CellDraft:
         block = self._opened()
         block.text.append(text)
         block.pieces.append(raw)
-        if block.id:
+        if self._id:
             yield CodeDelta(text)
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         block = self._opened()
         block.pieces.append(raw)
         self._block = None
-        text = "".join(block.text)
-        if block.id and cut_off:
+        text = block.inner
+        code = text if self._is_python(block) else self._as_cell(block, text)
+        directly = code is not None and self._calls_directly(code)
+        quoted = code is not None and not cut_off and (self._quotes(text) or self._quotes(code))
+        if self._id and (cut_off or quoted or directly):
             yield CodeFinished("incomplete")
-        elif block.id and self._quotes(text):
-            self.has_code = False
-            yield CodeFinished("incomplete")
-        elif block.id and self._calls_directly(text):
-            self.has_code = False
-            yield CodeFinished("incomplete")
-            yield from self._pass_on(block, text)
-        elif block.id:
-            yield from self._wait_or_accept(block, text)
-        elif cut_off or (code := self._as_cell(block, text)) is None:
+            self._id, self.has_code = "", cut_off
+            if cut_off:
+                return
+        if cut_off or code is None or directly:
             yield from self._pass_on(block, text, cut_off=cut_off)
-        elif (
-            self._quotes(text)
-            or self._quotes(code)
-            or self._judge.judge_cell(block.before, ()) is Intent.SHOWN
-        ):
-            yield block.raw
+        elif quoted:
+            yield block.as_shown
         else:
-            yield from self._wait_or_accept(block, code)
+            block.tools |= self._tools(code)
+            yield from self._follow(self._judge.decide_cell(block), block, code)
 
-    def _wait_or_accept(self, block: _Block, code: str) -> Iterator[AnswerEvent]:
-        self.has_code = False
-        if self._judge.acts(self._tools(code)):
-            self._unsettled = block, code
-        else:
-            yield from self._accept(block, code)
+    def _follow(
+        self, decision: Decision, block: DraftBlock, code: str
+    ) -> Iterator[AnswerEvent | str]:
+        """Do what was decided about a block."""
+        match decision.outcome:
+            case Outcome.OPEN:
+                self._unsettled = block, code
+            case Outcome.RUNS:
+                yield from self._accept(block, code)
+            case Outcome.SHOWN:
+                record_shown(decision.row)
+                yield block.as_shown
+            case Outcome.ASKED:
+                record_shown(decision.row)
+                self._asked = block, code
+                yield HeldText(block.as_shown)
 
-    def _accept(self, block: _Block, code: str) -> Iterator[AnswerEvent]:
+    def _accept(self, block: DraftBlock, code: str) -> Iterator[AnswerEvent]:
         """The block is the cell."""
         self._code, self.has_code = code, True
         record_block(block.dialect, block.pieces, ())
-        if not block.id:
+        if not self._id:
             self._id = new_id(PREFIX)
             yield CodeStarted(self._id, self._session.container.id)
             yield CodeDelta(code)
+
+    def _is_python(self, block: DraftBlock) -> bool:
+        """Return True if the label of the block says Python."""
+        return block.dialect == "python" and block.label in _LABELS
 
     def _tools(self, code: str) -> set[str]:
         """The Python names of the offered functions that the code calls."""
@@ -240,12 +237,10 @@ class CellDraft:
             return set()
 
     def _pass_on(
-        self, block: _Block, text: str, *, cut_off: bool = False
+        self, block: DraftBlock, text: str, *, cut_off: bool = False
     ) -> Iterator[AnswerEvent | str]:
         """The block is no cell."""
-        yield from self._draft.start_block(
-            block.dialect, block.raw, in_a_row=block.in_a_row, before=block.before
-        )
+        yield from self._draft.start_block(block.dialect, block.raw, in_a_row=block.in_a_row)
         yield from self._draft.feed(text, "")
         yield from self._draft.end_block("", cut_off=cut_off)
 
@@ -290,11 +285,11 @@ class CellDraft:
         self._quoted += parts
         return bool(parts)
 
-    def _opened(self) -> _Block:
+    def _opened(self) -> DraftBlock:
         assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
-    def _as_cell(self, block: _Block, text: str) -> str | None:
+    def _as_cell(self, block: DraftBlock, text: str) -> str | None:
         """The code of a block without a Python label, if it is a cell."""
         try:
             reader = READERS[block.dialect](self.names)

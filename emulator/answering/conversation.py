@@ -7,6 +7,7 @@ it was asked to repair, and a line about the syntax of its calls. These are stor
     ended:...  a program that ended        by its last call and that call's result
     again:...  a repair exchange           by the first call, or the digest, of the answer that followed
     habit:...  the dialect of the prompt   by the messages before the first answer
+    label:...  the model labels its calls  by the messages before the first answer
 
 A history without stored records is shown as the client has it. Knows nothing of upstreams.
 """
@@ -97,14 +98,24 @@ class Conversation:
         self._store_value(self._habit_key, current.encode())
         return current
 
+    @property
+    def uses_label(self) -> bool:
+        """Whether the model has labelled a block in this conversation."""
+        return self._label_key in self._stored
+
+    def save_label(self) -> None:
+        if not self.uses_label:
+            self._store_value(self._label_key, b"1")
+
     @cached_property
     def _stored(self) -> dict[str, bytes]:
         """All records of this history, in one read."""
         if self._store is None:
             return {}
         try:
+            programs = storage_keys(self._client, self._messages)
             return self._store.get_many(
-                [*storage_keys(self._client, self._messages), *self._answers, self._habit_key]
+                [*programs, *self._answers, self._habit_key, self._label_key]
             )
         except StoreFailed as error:
             log.warning("the history is shown as the client has it", reason=str(error))
@@ -114,12 +125,20 @@ class Conversation:
     def _digests(self) -> list[str]:
         return list(digests(self._start, self._messages))
 
-    @cached_property
+    @property
     def _habit_key(self) -> str:
-        """Depends on the messages before the first answer."""
+        return f"habit:{self._opening}"
+
+    @property
+    def _label_key(self) -> str:
+        return f"label:{self._opening}"
+
+    @cached_property
+    def _opening(self) -> str:
+        """The digest of the messages before the first answer."""
         roles = [message.role for message in self._messages]
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
-        return f"habit:{self._digests[opening - 1] if opening else ''}"
+        return self._digests[opening - 1] if opening else ""
 
     @cached_property
     def _answers(self) -> dict[str, int]:

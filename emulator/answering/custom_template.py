@@ -10,13 +10,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import structlog
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from emulator.answering.draft_block import LABEL
 from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.python_calls import fenced
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
+
+log = structlog.get_logger()
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined,
@@ -71,6 +75,15 @@ def check_templates(settings: Settings) -> None:
                     f"template {row.template}: the rendered text does not show the functions; "
                     "add {{ stubs }} to it"
                 )
+
+
+@lru_cache(maxsize=64)
+def teaches_label(path: str) -> bool:
+    """Return True if the template at ``path`` tells the model how to label what runs. Logs once if not."""
+    if LABEL in Path(path).expanduser().read_text():
+        return True
+    log.info("any valid call in a block acts", template=path, reason=f"it does not name {LABEL}")
+    return False
 
 
 @lru_cache(maxsize=64)

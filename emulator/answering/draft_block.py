@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from emulator.answering.early_call import EarlyCall
-from emulator.answering.intent import Intent, intent_before
 from emulator.cached_property import cached_property
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
@@ -17,6 +16,12 @@ from emulator.reading.python_reader import PythonReader
 from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
+LABEL = "tool_code"
+"""The info string of a block that runs (prompts/tools.jinja)."""
+_LABELS = frozenset(f"{LABEL} tool_call tool_calls tool_use function_call function_calls".split())
+"""Some models label calls so without being told."""
+_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<label>[^\s({]*)")
+_OWN_SYNTAX = frozenset({"markup", "react", "patch", "leftover"})
 # A block of these dialects is not necessarily meant as a call.
 _AMBIGUOUS = ("json", "yaml")
 _CALL = re.compile(
@@ -44,10 +49,6 @@ class DraftBlock:
     is_program: bool = False
     quoted: list[str] = field(default_factory=list)
     """Its quoted statements, or its text, about which the model is asked (`quotations`)."""
-    is_repeated: bool = False
-    """Its calls were made before the user's message."""
-    before: str = ""
-    """The words before the block."""
     tools: set[str] = field(default_factory=set)
     """The Python names of the tools that the statements use."""
     has_run: bool = False
@@ -69,6 +70,13 @@ class DraftBlock:
         return "".join(self.pieces)
 
     @property
+    def as_shown(self) -> str:
+        """The block as the user reads it: the label that the prompt teaches says Python to others."""
+        if self.label != LABEL:
+            return self.raw
+        return self.pieces[0].replace(LABEL, "python", 1) + "".join(self.pieces[1:])
+
+    @property
     def as_python(self) -> str:
         """The statements as code to show: a constrained reply is JSON, which is for no reader."""
         code = "\n".join(statement.source for statement in self.statements)
@@ -88,26 +96,34 @@ class DraftBlock:
         # Functionary's calls begin with >>> too.
         return self.dialect != "markup" and _SESSION.match(self.inner) is not None
 
-    @cached_property
-    def intent_before(self) -> Intent | None:
-        return intent_before(self.before)
+    @property
+    def label(self) -> str | None:
+        """The info string of its fence in lower case; None without a fence."""
+        fence = _FENCE.match(self.pieces[0])
+        return fence["label"].lower() if fence else None
 
     @property
     def is_labelled(self) -> bool:
-        return bool(self.pieces[0].strip("`~ \t\r\n"))
+        """Whether its label says that it runs."""
+        return self.label in _LABELS
 
     @property
-    def is_ambiguous(self) -> bool:
-        """Whether blocks of this syntax are often content."""
-        return self.dialect == "python" or self.dialect in _AMBIGUOUS
+    def is_trusted(self) -> bool:
+        """Whether its syntax says that it runs: the label, or a model's own call syntax outside a fence."""
+        if self.label is not None:
+            return self.is_labelled
+        return self.dialect in _OWN_SYNTAX or bool(self.pieces[0].strip())
+
+    @property
+    def may_stand_alone(self) -> bool:
+        """Whether it is a call if the reply is nothing else: any syntax but a shell command."""
+        return self.dialect != "command" and self.error is None
 
     def means_a_call(self, names: Collection[str]) -> bool:
         """Return True if unreadable text was meant to call one of the offered functions."""
         if self.dialect != "python":
             return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
-        if not (
-            self.statements or self.is_labelled or begins_with_call(self.inner, ToolNames.of(names))
-        ):
+        if not (self.statements or self.label or begins_with_call(self.inner, ToolNames.of(names))):
             return False  # without a label it may be any language
         return bool(self.mentioned_tools(names))
 

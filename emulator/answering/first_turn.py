@@ -9,12 +9,9 @@ from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import instruct
-from emulator.answering.recording import record_withheld
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import ModelMessage, TranscriptSpan
-from emulator.answering.user_request import Request
-from emulator.tools.tool import Tool
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -52,13 +49,7 @@ def first_turn(
     else:
         schema = None
         if constrained:
-            words = Request(() if choice.required else chat.messages)
-            free: list[Tool] = []
-            withheld: list[Tool] = []
-            for tool in toolset.tools:
-                (withheld if words.withholds(tool) else free).append(tool)
-            record_withheld(withheld)
-            schema = reply_schema(free, choice, max_calls=settings.program_calls)
+            schema = reply_schema(toolset.tools, choice, max_calls=settings.program_calls)
         messages = instruct(
             chat.messages,
             toolset,

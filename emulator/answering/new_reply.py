@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.block_intent import IntentJudge
 from emulator.answering.cell_draft import CellDraft
+from emulator.answering.judge import Judge
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
@@ -30,12 +30,15 @@ def new_reply(
     required = state.call_policy.required
     # The model is asked once about calls that it repeats. They are valid: if it repeats them, they are sent.
     asks = not state.attempt and settings.repair_attempts
-    judge = IntentJudge(
+    judge = Judge(
         request.toolset,
-        state.conversation,
         required,
+        any_acts=state.constrained
+        or request.any_call_acts(has_interpreter=state.session is not None),
+        uses_label=state.uses_label,
+        was_asked=state.doubt_questioned or state.quotation_questioned,
+        is_asked=state.quotations.was_asked,
         constrained=state.constrained,
-        confirmed=state.doubt_questioned,
     )
     program = ProgramDraft(
         ProgramRuns(
@@ -58,9 +61,10 @@ def new_reply(
         Prose(StopFilter(chat.stop), hold=hold, lead="\n\n" if state.sent else ""),
         state.call_policy,
         answer_format=request.answer_format,
-        recover_reasoning=settings.recover_reasoning,
         reasoning_start=reasoning_start,
-        quotation_questioned=state.quotation_questioned or state.doubt_questioned,
+        quotation_questioned=state.quotation_questioned,
+        answers_question=state.doubt_questioned,
         unfinished_block=state.unfinished_block,
+        follows_words=bool(state.unfinished_block) and state.follows_words,
         constrained=state.constrained,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.cached_property import cached_property
@@ -44,6 +44,8 @@ class Profile:
     """Who calls the tools, instead of the setting ``tools``."""
     tool_tokens: int | None = None
     """Instead of the setting ``tool_tokens``."""
+    acts: Literal["label", "any"] = "label"
+    """What runs without a question: labelled blocks (`judge`), or every valid call in a block."""
     template: str = ""
     """An operator's Jinja file that replaces prompts/tools.jinja."""
     chat_template: str = ""
@@ -176,6 +178,7 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "grammar": row.grammar,
         "tools": row.tools,
         "tool_tokens": row.tool_tokens,
+        "acts": row.acts,
         "template": row.template,
         "chat_template": row.chat_template,
     }

@@ -1,16 +1,17 @@
 """The program in a reply: blocks -> statements -> calls. Knows nothing of prose or HTTP.
 
-For each block: `start_block`, `feed` for its text, `end_block`, and `settle` with the words after it if the
-block is still `is_unsettled`: `block_intent` decides whether it runs. After each new statement that calls a
-tool (for tools that act: once the block is settled) the program runs from its start (`ProgramRuns`), and its
-new calls are sent, until
+For each block: `start_block`, `feed` for its text, `end_block`, and, if the block is still `is_unsettled`,
+`settle` once it is known whether the reply is that block alone: `judge` decides whether it runs. After each
+new statement that calls a tool the program runs from its start (`ProgramRuns`), and its new calls are sent,
+as soon as the block is known to run, until
 
 * the program waits for results: later blocks are read for their statements, but nothing more runs;
 * the program is rejected: ``diagnostics`` says why. Calls that were sent remain; without any the model is
   asked for a better block;
 * the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
 
-A block that is no call of a tool is returned as text. What was sent never changes: a run that makes other
+A block that is no call of a tool is returned as text, one about which the model is asked as `HeldText`:
+`run_asked` runs it after all. What was sent never changes: a run that makes other
 calls than before is rejected (`ReplayDiverged`), and a call whose arguments were streamed early (`EarlyCall`)
 but that does not become that call ends the answer with `ModelFailed`.
 """
@@ -22,12 +23,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from emulator import metrics
-from emulator.answering.block_intent import IntentJudge
 from emulator.answering.continuation import TAIL
-from emulator.answering.draft_block import DraftBlock
+from emulator.answering.draft_block import LABEL, DraftBlock
 from emulator.answering.early_call import EarlyCall
 from emulator.answering.forced_call import ForcedCall
-from emulator.answering.intent import Intent
+from emulator.answering.judge import Decision, Judge, Outcome, Place
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.quotations import Quotations
@@ -44,13 +44,19 @@ from emulator.reading.readers import READERS, Unreadable
 from emulator.tools.tool import Tool
 
 
+class HeldText(str):
+    """A block about which the model is asked: the user reads it if it does not run."""
+
+    __slots__ = ()
+
+
 class ProgramDraft:
     """Collects the blocks of one reply that call offered tools, and runs them."""
 
     def __init__(
         self,
         runs: ProgramRuns,
-        judge: IntentJudge,
+        judge: Judge,
         quotations: Quotations,
         *,
         stream_calls: Literal["delta", "statement", "block"] = "statement",
@@ -80,12 +86,15 @@ class ProgramDraft:
         self._early: EarlyCall | None = None
         self._block: DraftBlock | None = None
         """The block that is being read."""
-        self._unsettled: DraftBlock | None = None
+        self._unsettled: list[DraftBlock] = []
+        """Blocks in a row about which the rest of the reply decides."""
         self._suspect: DraftBlock | None = None
         """The block whose only fault is that it repeats earlier calls."""
         self._quoted: list[str] = []
-        self._doubtful: list[str] = []
-        self._doubtful_faults: list[Diagnostic] = []
+        self._asked: list[DraftBlock] = []
+        """The blocks about which the model is asked."""
+        self.uses_label = False
+        """Whether a block was labelled as the prompt says."""
         self._shown_after_calls = False
         self._last_dialect = "python"
         self._written = ""
@@ -114,7 +123,7 @@ class ProgramDraft:
         The current block is still read to its end, because its rest runs when the results arrive.
         """
         waits = self._runs.waits or bool(self._shown.id)
-        waits = waits and self._block is None and self._unsettled is None
+        waits = waits and self._block is None and not self._unsettled
         return (waits and not self.expects_blocks) or bool(self.diagnostics)
 
     @property
@@ -125,8 +134,12 @@ class ProgramDraft:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether the last block waits for the words after it (`settle`)."""
-        return self._unsettled is not None
+        """Whether the rest of the reply decides about the last blocks (`settle`)."""
+        return bool(self._unsettled)
+
+    def waits_with(self, dialect: str, raw: str) -> bool:
+        """Return True if a block that begins like this may wait with the unsettled ones."""
+        return not DraftBlock(dialect, READERS[dialect](self.names), [raw], True).is_trusted
 
     @property
     def has_open_call(self) -> bool:
@@ -150,9 +163,10 @@ class ProgramDraft:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
         if quoted and not self.has_code:
             return UnusableReply("quoted", {"quoted": quoted})
-        if self._doubtful and not self.has_code:
-            faults = {"diagnostics": self._doubtful_faults}
-            return UnusableReply("doubtful", {"quoted": self._doubtful, **faults})
+        if self._asked and not self.has_code:
+            blocks = [block.inner.strip() for block in self._asked]
+            faults = [fault for block in self._asked for fault in self._faults(block)]
+            return UnusableReply("doubtful", {"quoted": blocks, "diagnostics": faults})
         return UnusableReply("output", {"diagnostics": output}) if self.has_code else None
 
     def saved_program(self) -> SavedProgram | None:
@@ -174,12 +188,12 @@ class ProgramDraft:
     # The blocks
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
+        self, dialect: str, raw: str, *, in_a_row: bool = False
     ) -> Iterator[AnswerEvent]:
-        """Start a block; ``in_a_row`` if there is no prose between it and the previous block, ``before`` is
-        the prose before it."""
-        block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row, before=before)
+        """Start a block; ``in_a_row`` if there is no prose between it and the previous block."""
+        block = DraftBlock(dialect, READERS[dialect](self.names), [raw], in_a_row)
         self._block = block
+        self.note_label(block)
         # Only the first block: later calls may have to wait for its calls.
         if self._stream_calls == "delta" and self._early is None and dialect in SYNTAXES:
             self._early = block.early = EarlyCall(
@@ -192,11 +206,17 @@ class ProgramDraft:
             )
         return iter(())
 
+    def note_label(self, block: DraftBlock) -> None:
+        """Later blocks of the conversation are judged by whether the model has used the label."""
+        if block.label == LABEL:
+            self.uses_label = self._judge.uses_label = True
+
     def _is_free(self, block: DraftBlock, tool: Tool) -> bool:
         """Return True if a call can be sent before its block ends."""
-        if self._runs.repeats_tool(tool.name) or self._judge.request.withholds(tool):
+        if self._runs.repeats_tool(tool.name):
             return False
-        return self._judge.before(block) is Intent.MEANT
+        block.tools.add(tool.python_name)
+        return self._judge.decide(block).outcome is Outcome.RUNS
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
@@ -213,9 +233,11 @@ class ProgramDraft:
 
     def _runs_early(self, block: DraftBlock) -> bool:
         """Return True if calls of an unfinished block can be sent."""
-        if not block.is_committed and self._judge.acts(block.tools):
+        if block.is_committed:
+            return True
+        if self._unsettled or self._forced:  # an object may be the forced call's arguments
             return False
-        return block.is_committed or self._judge.before(block) is not Intent.SHOWN
+        return self._judge.decide(block).outcome is Outcome.RUNS
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         """End the block. Yields its calls, or the block as text if it is not part of a program.
@@ -235,50 +257,67 @@ class ProgramDraft:
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        block.is_repeated = self._quotations.repeats_calls(block.statements)
-        self._unsettled = block
-        may_be_shown = block.is_ambiguous or block.before.strip()
-        unreadable = block.error and may_be_shown and block.means_a_call(self.names)
-        waits = block.is_quoted or unreadable or self._judge.acts(block.tools)
-        if cut_off or block.is_committed or not waits:
-            yield from self.settle("", cut_off=cut_off)
+        open_ = bool(self._unsettled) or self._judge.decide(block).outcome is Outcome.OPEN
+        is_call = block.is_program or block.means_a_call(self.names)
+        if cut_off:
+            yield from self.settle(Place.LAST)
+        elif open_ and is_call and not block.is_committed:
+            self._unsettled.append(block)
+            return
+        yield from self._settle(block, Place.LAST, cut_off=cut_off)
 
-    def settle(self, after: str, *, cut_off: bool = False) -> Iterator[AnswerEvent | str]:
-        """Decide what the last block is, given the words after it; yields as `end_block` does."""
-        block, self._unsettled = self._unsettled, None
-        if block is None:
-            return
+    def settle(self, place: Place) -> Iterator[AnswerEvent | str]:
+        """Decide what the last blocks are. Yields as `end_block` does."""
+        blocks, self._unsettled = self._unsettled, []
+        for block in blocks:
+            yield from self._settle(block, place)
+
+    def _settle(
+        self, block: DraftBlock, place: Place, *, cut_off: bool = False
+    ) -> Iterator[AnswerEvent | str]:
         if self._forced and not cut_off and self._is_object(block, self._forced):
-            yield block.raw
+            yield block.as_shown
             return
-        intent = self._judge.judge(block, after)
         means_call = block.is_program or block.means_a_call(self.names)
-        error = block.error if means_call and not cut_off else None
-        doubtful = intent is Intent.DOUBTFUL and (error or self._judge.acts(block.tools))
-        if block.is_quoted and intent is not Intent.SHOWN:
+        unknown = [] if means_call or cut_off else self._judge.unknown_calls(block)
+        decision = self._judge.decide(block, place)
+        runs = block.is_committed or decision.outcome is Outcome.RUNS
+        if block.is_quoted and decision.outcome is not Outcome.SHOWN:
             self._quoted += block.quoted
-        elif (intent is Intent.SHOWN or doubtful) and means_call:
-            yield self._show(block, doubtful=bool(doubtful))
-            return
-        if error:
-            self._reject(error.diagnostics, block.added_to(self.program))
+            runs, unknown = True, []
+        if runs or not (means_call or unknown):
+            yield from self._run_block(block, unknown, means_call=means_call, cut_off=cut_off)
+        elif decision.outcome is Outcome.SHOWN or not cut_off:
+            yield self._show(block, decision)
+
+    def _run_block(
+        self, block: DraftBlock, unknown: Sequence[Diagnostic], *, means_call: bool, cut_off: bool
+    ) -> Iterator[AnswerEvent | str]:
+        """Run a block; a block that is no call is text."""
+        if means_call and not cut_off and block.error:
+            self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
             if not self.diagnostics:
                 self._append(block)
         elif self.truncated_block:
             pass  # neither a call nor prose
-        elif (
-            not block.is_quoted
-            and intent is Intent.MEANT
-            and (unknown := self._judge.unknown_calls(block))
-        ):
+        elif unknown:
             self._reject(unknown)
         elif not self.has_open_call:
             self._judge.remember_shown(block)
-            yield block.raw
+            yield block.as_shown
         if self.has_open_call and not self.truncated_block:
             raise _incomplete_call("it did not become a call")
+
+    def run_asked(self) -> Iterator[AnswerEvent]:
+        """Run the blocks about which the model was asked: it said that they should."""
+        blocks, self._asked = self._asked, []
+        for block in blocks:
+            unknown = () if block.is_program or block.error else self._judge.unknown_calls(block)
+            for event in self._run_block(block, unknown, means_call=True, cut_off=False):
+                if not isinstance(event, str):
+                    yield event
 
     def read_object(self, prose: str) -> Iterator[AnswerEvent]:
         """Make the forced call, if the reply has no other and its prose is an object (`forced_call`)."""
@@ -327,16 +366,27 @@ class ProgramDraft:
         assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
-    def _show(self, block: DraftBlock, *, doubtful: bool) -> str:
-        """The text of a block that does not run."""
+    def _show(self, block: DraftBlock, decision: Decision) -> str:
+        """The text of a block that does not run, or not yet."""
         self.truncated_block = ""
-        record_shown(self._judge.rule(block))
+        record_shown(decision.row)
         self._judge.remember_shown(block)
         self._shown_after_calls |= block.has_run
-        if doubtful:
-            self._doubtful.append(block.inner.strip())
-            self._doubtful_faults += block.error.diagnostics if block.error else ()
-        return block.as_python if self._judge.constrained else block.raw
+        text = block.as_python if self._judge.constrained else block.as_shown
+        if decision.outcome is Outcome.ASKED:
+            self._asked.append(block)
+            self._judge.has_asked = True
+            return HeldText(text)
+        return text
+
+    def _faults(self, block: DraftBlock) -> list[Diagnostic]:
+        """What keeps a block from running, as far as it can be seen without running it."""
+        if block.error:
+            return list(block.error.diagnostics)
+        if not block.is_program:
+            return self._judge.unknown_calls(block)
+        faults = self._runs.faults(Program(tuple(block.statements)))
+        return [self._reader.foreign.as_written(one, self.program) for one in faults]
 
     # The program
 

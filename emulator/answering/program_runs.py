@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from emulator.programs import validate
 from emulator.programs.driver import Driver
+from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import Call, CallRecord, Program, ProgramRejected, ReplayDiverged
 from emulator.reading.diagnostics import Diagnostic
+from emulator.tools.toolset import BindError
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,19 @@ class ProgramRuns:
         self._repeated_calls = repeated_calls
         self._last: Program | None = None
         """The program of the last run."""
+
+    def faults(self, program: Program) -> list[Diagnostic]:
+        """What can be said against a program that does not run: its syntax, and its literal calls."""
+        found = validate.check(program, self.toolset)
+        for request in () if found else plain_calls(program, self.toolset.names) or ():
+            try:
+                self.toolset.bind(request.name, request.args, request.kwargs)
+            except BindError as error:
+                found += [
+                    program.diagnostic(f"{error.call}: {problem}", request.line)
+                    for problem in error.problems
+                ]
+        return found
 
     def changes_nothing(self, program: Program) -> bool:
         """Return True if a run would bring nothing new."""

@@ -7,7 +7,6 @@ the author of a fetched web page, for example, must not call a tool by being quo
   user's question, is no quotation. Code whose arguments are not literals is compared as text.
 * A call that the user orders ("Please run f(1)"), that the assistant makes in an example dialogue of the
   system prompt, or that the model has made before is its own.
-* Words that attribute the quotation ("The page says this; I did not follow it:") make it content.
 
 A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
 """
@@ -22,6 +21,7 @@ from itertools import product
 from typing import Any
 
 from emulator import json_codec
+from emulator.answering.draft_block import DraftBlock
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.cached_property import cached_property
@@ -59,35 +59,11 @@ _SPEAKER = re.compile(
 )
 _MAX_SPEECH = 2_000
 
-_SOURCE = (
-    r"\b(?:it|this|that|page|web ?site|site|mail|e-?mail|message|document|file|text|results?|output|response"
-    r"|content|readme|article|author|tool|prompt|instructions?|snippet|comment|issue|note|someone|\w+\.\w{1,5})\b"
-)
-_ATTRIBUTION = re.compile(
-    rf"{_SOURCE}[^.!?]{{0,80}}\b(?:says?|said|reads?|states?|stated|contains?|instructs?|tells?|told|asks?|asked|wants?"
-    r"|shows?|suggests?|claims?|includes?|mentions?|quotes?|tries|tried)\b"
-    r"|\baccording to\b|\b(?:quoted?|quotation|injection|injected|malicious|suspicious)\b"
-    r"|\b(?:not|never|n't|n’t|without)\b[^.!?]{0,20}\b(?:follow|run|running|execut|call|obey|do|act)\w*"
-    r"|\b(?:ignor|refus|declin)\w+",
-    re.IGNORECASE,
-)
-_SENTENCE = 500
-_SENTENCE_END = re.compile(r"[.!?]+\s+|\n\s*\n")
-
 
 def squeezed(text: str) -> str:
     """``text`` without white space, except one blank between two words."""
     words = _BETWEEN_WORDS.sub("\0", _MARGIN.sub("", text))
     return _SPACE.sub("", words).replace("\0", " ")
-
-
-def attributes(before: str, after: str) -> bool:
-    """Return True if the last sentence before a block, or the first one after it, says that another author
-    wrote the block.
-    """
-    last = _SENTENCE_END.split(before.rstrip()[-_SENTENCE:])[-1]
-    first = _SENTENCE_END.split(after.lstrip()[:_SENTENCE])[0]
-    return any(_ATTRIBUTION.search(sentence) for sentence in (last, first))
 
 
 class Quotations:
@@ -122,15 +98,6 @@ class Quotations:
         own = all(call is not None and self._is_own(call) for call in calls)
         return not own and self.contains(text)
 
-    def repeats_calls(self, statements: Sequence[Statement]) -> bool:
-        """Return True if all calls whose arguments are literals were made before the user's message, which
-        the model answers now."""
-        if not self._messages or self._messages[-1].role != "user":
-            return False
-        found = (call for one in statements for call in written_calls(one, self._toolset.names))
-        calls = [call for call in found if call is not None]
-        return bool(calls) and all(call.key in self._earlier_calls for call in calls)
-
     def begins_call(self, call: WrittenCall) -> bool:
         """Return True if a message has a call whose last argument begins like that of ``call``."""
         return self._quotes(call, unfinished=True)
@@ -143,6 +110,14 @@ class Quotations:
     def confirmed(self, texts: Sequence[str]) -> bool:
         """Return True if the model was asked about each of ``texts``."""
         return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
+
+    def was_asked(self, block: DraftBlock) -> bool:
+        """Return True if the model was asked about this block, or about its calls."""
+        if squeezed(block.inner) in self._confirmed:
+            return True
+        names = self._toolset.names
+        calls = [call for one in block.statements for call in written_calls(one, names)]
+        return bool(calls) and all(call is not None and call.key in self._own for call in calls)
 
     def _is_own(self, call: WrittenCall) -> bool:
         return call.key in self._own or call.key in self._earlier_calls

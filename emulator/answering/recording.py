@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from emulator import traces
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import Statement, Unreadable
-from emulator.tools.tool import Tool
 from emulator.traces import RecordedBlock
 
 
@@ -47,12 +46,6 @@ def record_shown(rule: str) -> None:
     """Record why a block that calls tools is shown to the user instead of run."""
     if (turn := traces.current_turn()) is not None:
         turn.shown_rule = rule
-
-
-def record_withheld(tools: Iterable[Tool]) -> None:
-    """Record the tools that a constrained reply cannot call, since the user wants no call yet."""
-    if (trace := traces.current.get()) is not None:
-        trace.withheld = tuple(tool.name for tool in tools)
 
 
 def record_cell(code: str) -> None:

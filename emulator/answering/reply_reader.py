@@ -6,29 +6,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-
-import structlog
+from collections.abc import Iterable, Iterator, Sequence
 
 from emulator.answering.answer_format import AnswerFormat, FormatMismatch
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.cell_draft import CellDraft
 from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
-from emulator.answering.intent import MAX_AFTER, MAX_BEFORE, promises_call
-from emulator.answering.program_draft import ProgramDraft
+from emulator.answering.judge import Place
+from emulator.answering.program_draft import HeldText, ProgramDraft
+from emulator.answering.promises import promises_call
 from emulator.answering.prose import Prose
-from emulator.answering.recording import record_reply, record_shown
+from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
-from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta
+from emulator.events import (
+    AnswerEvent,
+    CallStarted,
+    CodeStarted,
+    ContentDelta,
+    ProgramStarted,
+    ReasoningDelta,
+    ToolCall,
+)
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
-from emulator.reading.openings import EXAMPLE
 from emulator.reading.splitter import Splitter
 
-log = structlog.get_logger()
-
-MAX_AFTERWORD = MAX_AFTER
+MAX_AFTERWORD = 300
 """Characters of prose after a program that are read in search of another block."""
 # A model that writes the output of its program invents it: the rest of the reply is useless.
 _INVENTED_OUTPUT = re.compile(
@@ -37,15 +41,19 @@ _INVENTED_OUTPUT = re.compile(
 )
 # "NO", "No, I only quoted it."; a longer reply is for the client.
 _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
-_EXAMPLE_FENCE = re.compile(r"\A([ \t]*(?:`{3,}|~{3,}))[^\r\n]*")
+_RUN = re.compile(r"\W{0,8}run\W{0,8}", re.IGNORECASE)
+"""The answer to the question whether a block should run."""
 
+
+_ACTS = (ToolCall, CallStarted, CodeStarted, ProgramStarted)
+"""What begins a call or a cell."""
 
 CodeDraft = ProgramDraft | CellDraft
 """Collects and runs the code of a reply; the second with an interpreter.
 
 The reader calls `start_block`, `feed`, `end_block` for each block and, if it ``is_unsettled``, `settle`
-with the words after it; then `finish` once the upstream's connection is closed. `end_block` and `settle`
-yield the block as text if it is no code to run.
+at the next words or block, or at the end; then `finish` once the upstream's connection is closed. `end_block`
+and `settle` yield the block as text if it is no code to run, as `HeldText` if the model is asked about it.
 """
 
 
@@ -59,21 +67,23 @@ class ReplyReader:
         choice: CallPolicy,
         *,
         answer_format: AnswerFormat | None = None,
-        recover_reasoning: bool = False,
         reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
         quotation_questioned: bool = False,
+        answers_question: bool = False,
         unfinished_block: str = "",
+        follows_words: bool = False,
         constrained: bool = False,
     ) -> None:
-        """``quotation_questioned``: the model was asked whether it means a quoted or doubtful call, and this
-        reply is its answer. ``unfinished_block``: the block in which the last reply was truncated, if this
-        reply continues it. ``constrained``: the reply is a JSON object of words or calls."""
+        """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is its
+        answer. ``answers_question``: it was asked whether a block should run. ``unfinished_block``: the block
+        in which the last reply was truncated, if this reply continues it; ``follows_words``: that reply had
+        more than the block. ``constrained``: the reply is a JSON object of words or calls."""
         self.draft = draft
         self.prose = prose
         self._call_policy = choice
         self._format = answer_format
-        self._recover_reasoning = recover_reasoning
         self._quotation_questioned = quotation_questioned
+        self._answers_question = answers_question
         splitter = ReplySplitter(draft.names, reasoning_start)
         self._splitter = ConstrainedSplitter(splitter) if constrained else splitter
         self._continuation = (
@@ -81,11 +91,12 @@ class ReplyReader:
         )
         self._reasoning: list[str] = []
         self._afterword = ""
-        self._before = self._words_before_last = ""
-        """The words since the last block, and before it."""
-        self._after = ""
-        """The words after a block that waits for them."""
-        self._in_example = False
+        self._is_lone = not follows_words
+        """The reply has no words."""
+        self._space = ""
+        """White space after a block that is not decided yet."""
+        self._held: list[str] = []
+        """A block about which the model is asked, and what follows it."""
         self._misformed = ""
         self._answered = False
         self._has_content = False
@@ -122,9 +133,9 @@ class ReplyReader:
             for event in self._splitter.close(cut_off=cut_off):
                 if not self.done:
                     yield from self._event(event, cut_off=cut_off)
-            yield from self._settle()
-        if self._recover_reasoning and not (self._has_content or cut_off):
-            yield from self._recover()
+            yield from self._settle(self._end)
+        if not (self._has_content or cut_off):
+            yield from self._read_end_of_reasoning()
         if self._call_policy.required and not (cut_off or has_calls):
             yield from self.draft.read_object(self.prose.close())
         self.done = True
@@ -137,6 +148,33 @@ class ReplyReader:
         if not self._call_policy.required and (rest := self.prose.close()):
             self.prose.mark_sent(rest)
             yield ContentDelta(rest)
+
+    @property
+    def _end(self) -> Place:
+        """The place of a block that ends the reply."""
+        return Place.ALONE if self._is_lone else Place.LAST
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether the reply has no words."""
+        return self._is_lone
+
+    @property
+    def says_run(self) -> bool:
+        """Whether the reply answers that the block should run."""
+        return self.draft.verdict is None and _RUN.fullmatch(self.text.strip()) is not None
+
+    def run_asked(self) -> Iterator[AnswerEvent]:
+        """Run the blocks about which the model was asked; what followed them is dropped."""
+        self._held.clear()
+        yield from self.draft.run_asked()
+        yield from self.draft.finish()
+
+    def show_asked(self) -> Iterator[AnswerEvent]:
+        """Send what was held back: nothing of it runs."""
+        held, self._held = "".join(self._held), []
+        if words := self.prose.feed(held):
+            yield ContentDelta(words)
 
     @property
     def reasoning_start(self) -> ReasoningStart | None:
@@ -162,6 +200,9 @@ class ReplyReader:
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Send the buffered prose, in the required format."""
+        if self._answers_question:  # the first reply stays as it is
+            self._answered = True
+            return
         if (
             self._quotation_questioned
             and self._format is None
@@ -192,28 +233,17 @@ class ReplyReader:
             case Reasoning(text):
                 yield from self._reason(text)
             case Text(text):
-                self._before = (self._before + text)[-MAX_BEFORE:]
                 yield from self._words(text)
             case BlockStart(dialect, raw):
-                yield from self._settle()
+                if self.draft.is_unsettled and not self.draft.waits_with(dialect, raw):
+                    yield from self._settle()
                 self._has_content = True
-                self._in_example = dialect == EXAMPLE
-                before = self._before if self._before.strip() else self._words_before_last
-                self._before, self._words_before_last = "", before
-                if self._in_example:
-                    record_shown("its label says that it is an example")
-                    yield from self._words(_EXAMPLE_FENCE.sub(r"\1python", raw))
-                elif not self.draft.is_done:
+                if not self.draft.is_done:
                     in_a_row = not self._afterword.strip()
-                    yield from self.draft.start_block(
-                        dialect, raw, in_a_row=in_a_row, before=before
-                    )
-            case BlockDelta(_, raw) if self._in_example:
-                yield from self._words(raw)
-            case BlockEnd(raw) if self._in_example:
-                yield from self._words(raw)
+                    start = self.draft.start_block(dialect, raw, in_a_row=in_a_row)
+                    yield from self._parts(start)
             case BlockDelta(text, raw):
-                yield from self.draft.feed(text, raw)
+                yield from self._parts(self.draft.feed(text, raw))
             case BlockEnd(raw, at_reply_end=at_reply_end):
                 # A truncated block calls nothing, whatever its syntax.
                 yield from self._parts(self.draft.end_block(raw, cut_off=cut_off and at_reply_end))
@@ -221,22 +251,23 @@ class ReplyReader:
 
     def _parts(self, parts: Iterable[AnswerEvent | str]) -> Iterator[AnswerEvent]:
         for part in parts:
-            if isinstance(part, str):
+            if isinstance(part, HeldText):
+                self._held.append(part)
+            elif isinstance(part, str):
                 yield from self._not_code(part)
             else:
+                if isinstance(part, _ACTS):
+                    yield from self.show_asked()
                 yield part
 
-    def _settle(self) -> Iterator[AnswerEvent]:
-        """Let the draft decide about a block that waited for the words after it."""
-        if not self.draft.is_unsettled:
-            return
-        after, self._after = self._after, ""
-        # A model that continues with a result that it invented meant the call.
-        invented = _INVENTED_OUTPUT.match(after + "\n")
-        yield from self._parts(self.draft.settle("" if invented else after))
-        if after:
-            yield from self._words(after)
-        self.done = self.done or self.draft.is_done
+    def _settle(self, place: Place = Place.FOLLOWED) -> Iterator[AnswerEvent]:
+        """Let the draft decide about a block that waited for what follows it."""
+        if self.draft.is_unsettled:
+            yield from self._parts(self.draft.settle(place))
+            self.done = self.done or self.draft.is_done
+            space, self._space = self._space, ""
+            if space:
+                yield from self._words(space)
 
     def _reason(self, text: str) -> Iterator[AnswerEvent]:
         if text:  # a tag without text is empty
@@ -244,12 +275,14 @@ class ReplyReader:
             yield ReasoningDelta(text)
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
-        self._has_content = self._has_content or bool(text.strip())
-        if self.draft.is_unsettled:
-            self._after += text
-            invented = _INVENTED_OUTPUT.match(self._after)
-            if invented or len(self._after.strip()) > MAX_AFTERWORD:
-                yield from self._settle()
+        if text.strip():
+            self._has_content, self._is_lone = True, False
+            yield from self._settle()
+        elif self.draft.is_unsettled:
+            self._space += text
+            return
+        if self._held:
+            self._held.append(text)
             return
         if self.draft.has_code:
             # A reply may end in endless white space: it does not count.
@@ -269,12 +302,25 @@ class ReplyReader:
         else:
             yield from self._words(raw)
 
-    def _recover(self) -> Iterator[AnswerEvent]:
-        """Run the code in the reasoning of a reply without an answer (setting `recover_reasoning`)."""
-        log.warning("running code from reasoning, because the reply has no answer outside it")
+    def _read_end_of_reasoning(self) -> Iterator[AnswerEvent]:
+        """A complete block that ends the reasoning of a reply without an answer is its call; blocks before
+        are drafts."""
         splitter = Splitter(self.draft.names)
-        for event in [*splitter.feed("".join(self._reasoning)), *splitter.close()]:
-            if not isinstance(event, (Text, Reasoning)):
-                yield from (
-                    sent for sent in self._event(event) if not isinstance(sent, ContentDelta)
-                )
+        events = [*splitter.feed("".join(self._reasoning).rstrip()), *splitter.close()]
+        for event in _last_blocks(events):
+            yield from self._event(event)
+        yield from self._settle(self._end)
+
+
+def _last_blocks(events: Sequence[Event]) -> Sequence[Event]:
+    """The complete blocks that end ``events``, with nothing but white space between them."""
+    start = len(events)
+    for place in range(len(events) - 1, -1, -1):
+        match events[place]:
+            case BlockStart():
+                start = place
+            case BlockEnd(closed=False):
+                break
+            case Text(text) | Reasoning(text) if text.strip():
+                break
+    return events[start:]

@@ -26,7 +26,6 @@ from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.user_request import Request
 from emulator.answering.verdicts import CellResult, UnusableReply
 from emulator.errors import ModelFailed
 from emulator.events import Usage
@@ -48,8 +47,8 @@ class TurnState:
     runs."""
     constrained: bool = False
     """The upstream constrains the reply to a JSON object."""
-    conversation: Request = field(default_factory=Request)
-    """What the messages say about the model's blocks."""
+    uses_label: bool = False
+    """The model has labelled a block as the prompt says."""
     counter: UsageCounter = field(default_factory=UsageCounter)
     attempt: int = 0
     """Repairs so far."""
@@ -61,10 +60,13 @@ class TurnState:
     quotation_questioned: bool = False
     """The model was asked whether it means a quoted call. Its prose is the answer unless it calls."""
     doubt_questioned: bool = False
-    """The model was asked whether a block should run (`block_intent`). The block is the answer, as it was
-    shown, unless the model writes it again."""
+    """The model was asked whether a block should run (`judge`)."""
+    asked: ReplyReader | None = None
+    """The reply with that block. It is the answer unless the model says RUN, or calls."""
     unfinished_block: str = ""
     """The code block in which the last reply was truncated; the next reply continues it."""
+    follows_words: bool = False
+    """That reply had more than the block."""
     sent: str = ""
     """The prose that the client has received."""
     repair_messages: list[ModelMessage] = field(default_factory=list)
@@ -89,6 +91,7 @@ class TurnState:
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
         self.attempt, self.promised, self.sent = 0, False, ""
+        self.doubt_questioned, self.asked = False, None
         if last:
             self.session = None
 
@@ -97,6 +100,7 @@ class TurnState:
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
         self.unfinished_block = reply.draft.truncated_block
+        self.follows_words = not reply.is_lone
         if reply.draft.has_repeated_calls:
             self.repeated_call = reply.draft
         exchange = repair_messages(
@@ -149,6 +153,7 @@ class TurnState:
         for text in verdict.facts["quoted"]:
             self.quotations.confirm(text)
         self.doubt_questioned = verdict.kind == "doubtful"
+        self.asked = reply if self.doubt_questioned else None
         self.quotation_questioned = not self.doubt_questioned
         self.sent = self.sent or reply.prose.sent
         return True

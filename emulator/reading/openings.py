@@ -38,8 +38,10 @@ FENCES = {
 }
 
 _FENCE = re.compile(
-    r"(?P<indent>[ \t]*)(?P<run>`{3,}|~{3,})(?P<gap>[ \t]*)(?P<lang>[\w+#.\-]*)(?P<rest>[^\n]*)"
+    r"(?P<indent>[ \t]*)(?:Action:[ \t]*)?(?P<run>`{3,}|~{3,})(?P<gap>[ \t]*)(?P<lang>[\w+#.\-]*)"
+    r"(?P<rest>[^\n]*)"
 )
+"""Command R writes ``Action:`` before the fence of its calls."""
 
 
 @dataclass(frozen=True)
@@ -278,9 +280,14 @@ def match_channel(head: str, whole: bool, names: ToolNames) -> Verdict:  # noqa:
     return Verdict.MAYBE if not whole and head and _TEXT_CHANNEL.startswith(head) else Verdict.NO
 
 
+_FENCE_BEGINS = re.compile(
+    r"[ \t]*(?:(?:Action:[ \t]*)?(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)|A(?:c(?:t(?:i(?:on?)?)?)?)?\Z)"
+)
+
+
 def match_fence(head: str, whole: bool, names: ToolNames) -> Verdict:
     """A fence at the beginning of a line."""
-    begins = re.match(r"[ \t]*(?:`{3}|~{3}|`{0,2}\Z|~{0,2}\Z)", head) is not None
+    begins = _FENCE_BEGINS.match(head) is not None
     return _match_line(head, whole, begins, lambda line: parse_fence(line, names) is not None)
 
 

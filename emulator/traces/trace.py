@@ -197,8 +197,6 @@ class Trace:
     """The types of the tools that cannot run here."""
     forbids_calls: bool = False
     """``tool_choice`` is none."""
-    withheld: tuple[str, ...] = ()
-    """Tools that a constrained reply cannot call, since the user wants no call yet."""
     container: str = ""
 
     turns: list[Turn] = field(default_factory=list)

@@ -163,7 +163,7 @@ def test_what_is_not_certain_is_not_told(text: str) -> None:
 # Over HTTP, in all three APIs
 
 FILE = "".join(f"print('line {n}', \"{{}}\")\n" for n in range(60))
-PYTHON = f"I write it.\n```python\nx = write_file(path='a.py', content={triple(FILE)})\n```\n"
+PYTHON = f"I write it.\n```tool_code\nx = write_file(path='a.py', content={triple(FILE)})\n```\n"
 PARAMETERS = {
     "type": "object",
     "properties": {"path": TEXT, "content": TEXT},
@@ -312,7 +312,7 @@ def test_the_call_is_that_of_a_stream_without_early_calls(
 def test_a_call_that_goes_on_as_another_ends_the_stream_with_an_error(
     early: str, upstream: ScriptedUpstream, api: Api, further: str
 ) -> None:
-    call = f"```python\nwrite_file(path='a.py', content={triple(FILE)}{further})\n```\n"
+    call = f"```tool_code\nwrite_file(path='a.py', content={triple(FILE)}{further})\n```\n"
     # So slow that the call has begun before what follows it has come.
     upstream.reply(Reply(call, chunks=30, delay=0.01))
     seen = ""

@@ -42,12 +42,15 @@ def test_a_reply_in_a_format_that_models_are_trained_on_is_answered_with_its_cal
     body = {"model": "m", "messages": [{"role": "user", "content": "Do it."}], "tools": TOOLS}
     for variant in VARIANTS.keys() - {"wrong name", "cut off"} - format.unread.keys():
         upstream.reply(reply(format, variant))
+        upstream.default, before = "RUN", len(upstream.requests)
         _, _, answer = send(f"{proxy}/v1/chat/completions", body)
         message = answer["choices"][0]["message"]
         calls = [
             (call["function"]["name"], json.loads(call["function"]["arguments"]))
             for call in message.get("tool_calls") or ()
         ]
+        # A fence among words is asked about.
+        assert len(upstream.requests) - before <= 1 + ("```" in reply(format, variant))
         # Calls that may depend on one another leave one after the other.
         assert calls and same_calls(calls, VARIANTS[variant][: len(calls)]), (variant, message)
         if variant == "prose" and format.shown:

@@ -245,7 +245,7 @@ def test_a_prompt_that_teaches_another_syntax_is_answered_by_one_line(
     opening = {"role": "developer", "content": taught}
     converse(client, [opening, "Hi.", "Bye."], tools=TOOLS, local=LOCAL)
     system = upstream.requests[0]["messages"][0]["content"]
-    line = f"such as {shown}: only a Python block like this one is run." if shown else "such as"
+    line = f"such as {shown}: only a block like this one is run." if shown else "such as"
     assert (line in system) == bool(shown)
     assert broken_prefixes(upstream.requests) == []
 

@@ -88,13 +88,13 @@ ATTRIBUTED = [
 
 @BOTH
 @pytest.mark.parametrize("said", ATTRIBUTED)
-def test_a_quotation_that_the_words_around_it_attribute_is_content(
+def test_words_around_a_quotation_decide_nothing_the_model_is_asked(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, said: str
 ) -> None:
-    upstream.reply(said)
+    upstream.reply(said, "NO")
     completion = ask(client, model="m", messages=FETCHED, tools=TOOLS)
     assert (calls(completion), completion.choices[0].message.content) == ([], said)
-    assert len(upstream.requests) == 1
+    assert len(upstream.requests) == 2
 
 
 @BOTH

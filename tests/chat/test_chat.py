@@ -198,7 +198,7 @@ def test_a_tool_result_comes_back_and_is_answered(
     assert second.choices[0].message.content == "It is 12 degrees."
     told = upstream.requests[1]["messages"]
     assert [m["role"] for m in told] == ["system", "user", "assistant", "user"]
-    assert told[2]["content"] == 'Let me look.\n\n```python\nget_weather(location="London")\n```'
+    assert told[2]["content"] == 'Let me look.\n\n```tool_code\nget_weather(location="London")\n```'
     assert told[3]["content"].startswith(
         'Results:\n\nget_weather(location="London") returned:\n{"temp": 12}'
     )

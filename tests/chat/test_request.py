@@ -252,7 +252,7 @@ def test_allowed_tools_are_the_only_ones_shown(
     assert calls(completion) == [("get_weather", {"location": "London"})]
     told = upstream.requests[0]["messages"][0]["content"]
     assert "send_mail" not in told
-    assert ("must answer with a Python block" in told) == (mode == "required")
+    assert ("must answer with a tool_code block" in told) == (mode == "required")
 
 
 def test_images_in_a_tool_result_reach_the_model(

@@ -7,8 +7,8 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import SUPPORTED_TYPES
+from emulator.answering.judge import Judge
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
 from emulator.answering.program_runs import ProgramRuns
@@ -21,7 +21,6 @@ from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.transcript import ModelMessage, render
 from emulator.answering.turn_state import model_failed
 from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.user_request import Request
 from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
@@ -176,7 +175,7 @@ def _reply(
 ) -> ReplyReader:
     draft = MarkupDraft(
         ProgramRuns(driver, seed=fresh_seed()),
-        IntentJudge(request.toolset, Request(request.chat.messages), request.call_policy.required),
+        Judge(request.toolset, request.call_policy.required),
         Quotations(request.chat.messages, request.toolset),
         stream_calls="block",
         forced=request.forced_call,

@@ -71,14 +71,14 @@ class MarkupDraft(ProgramDraft):
     """The last such block."""
 
     def start_block(
-        self, dialect: str, raw: str, *, in_a_row: bool = False, before: str = ""
+        self, dialect: str, raw: str, *, in_a_row: bool = False
     ) -> Iterator[AnswerEvent]:
         self._is_prose = dialect == "python" and bool(_SHOWN.match(raw))
         if self._is_prose:
             self._fenced = []
             yield ContentDelta(raw)
         else:
-            yield from super().start_block(dialect, raw, in_a_row=in_a_row, before=before)
+            yield from super().start_block(dialect, raw, in_a_row=in_a_row)
 
     def feed(self, text: str, raw: str) -> Iterator[Any]:
         if self._is_prose:
@@ -175,6 +175,7 @@ class NativeTurn:
                 yield from self._send([call])
         called = bool(self._sent_calls)
         yield from self._events(self._reply.close(cut_off=self._cut_off, has_calls=called))
+        yield from self._events(self._reply.show_asked())  # here nobody asks
         if called and self._call_policy.required and (words := self._reply.prose.close()):
             yield self._chunk({"content": words})
 

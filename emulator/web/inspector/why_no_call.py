@@ -75,10 +75,7 @@ def _failed(trace: Trace, last: Turn) -> str:
         way = next((way for words, way in _FAULTS.items() if re.search(words, fault)), _ANOTHER_WAY)
         return f"A call was refused: \u201c{fault}\u201d. Repairs shows {replies}; {way}."
     if refused.verdict == "empty" and any(refused.reasoning):
-        return (
-            f"Repairs shows {replies}: reasoning without an answer."
-            " The setting recover_reasoning runs code that is only in reasoning."
-        )
+        return f"Repairs shows {replies}: reasoning without an answer, and no call ends it."
     way = (
         'the setting response_format "pass" leaves the format to the model server'
         if refused.verdict == "format"
@@ -119,11 +116,6 @@ def _declined(trace: Trace) -> str:
         return (
             f"The model was asked {_QUESTIONS[asked.verdict]}{fault}, and answered without a call."
             f" {required} asks for one until the repair attempts are used up."
-        )
-    if trace.withheld:
-        return (
-            f"The user wants no call yet, so {', '.join(trace.withheld)} could not be called:"
-            " without such words in the last message it can."
         )
     if trace.has_results:
         return ""

@@ -251,14 +251,14 @@ def test_nothing_of_a_program_stays_in_the_server() -> None:
 def test_the_probe_finds_a_filter_that_is_missing(without: set[str]) -> None:
     programs = ProgramServer(LIMITS, launch=lambda: launch(without=without))
     try:
-        with pytest.raises(FenceBroken, match="fence does not hold: a program could"):
+        with pytest.raises(FenceBroken, match="programs' fence"):
             programs.check()
         assert programs.problem is not None
         with pytest.raises(FenceBroken):
             programs.open()
         [row] = programs.checks()
         assert not row.ok
-        assert "does not hold" in row.detail
+        assert "programs' fence" in row.detail
     finally:
         programs.close()
 
