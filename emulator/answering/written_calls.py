@@ -105,9 +105,16 @@ def _follow(
             remaining.remove(found[0])
             at, skipped = found[1], 0
         elif skipped < _MAX_SKIPPED and (end := _syntax_end(text, word, between)):
-            at, skipped = end, skipped + 1
+            # ``id="eve"`` may be the number of the call, or an argument.
+            is_argument = any(_words_end(text, _next_word(text, word.end()), v) for v in remaining)
+            at, skipped = word.end() if is_argument else end, skipped + 1
         else:
             return False
+
+
+def _next_word(text: str, at: int) -> int:
+    word = _WORD.search(text, at)
+    return word.start() if word else len(text)
 
 
 def _syntax_end(text: str, word: re.Match[str], between: Collection[str]) -> int:

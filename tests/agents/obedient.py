@@ -216,13 +216,13 @@ class Computed(ast.NodeTransformer):
 
 
 def block(code: str) -> str:
-    return f"```python\n{code}\n```"
+    return f"```tool_code\n{code}\n```"
 
 
 def read_stubs(prompt: str) -> dict[str, Stub]:
     """The functions that the prompt says can be called."""
     shown = re.findall(
-        r"You can call these Python functions.*?```python\n(.*?)\n```", prompt, re.DOTALL
+        r"You can call these Python functions.*?```tool_code\n(.*?)\n```", prompt, re.DOTALL
     )
     if not shown:
         return {}

@@ -58,7 +58,7 @@ def test_codex_continues_after_the_proxy_compacted_its_conversation(
     )
 
 
-CALL = ["```python\n", "exec_command(cmd='echo $((1200 + 34))')", "\n```"]
+CALL = ["```tool_code\n", "exec_command(cmd='echo $((1200 + 34))')", "\n```"]
 
 
 @pytest.mark.parametrize(

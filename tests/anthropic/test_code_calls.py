@@ -78,7 +78,7 @@ def result(key: str, content: Any) -> Json:
 
 
 def code_block(source: str) -> str:
-    return f"```python\n{source}```"
+    return f"```tool_code\n{source}```"
 
 
 def kinds(answer: Any) -> list[str]:

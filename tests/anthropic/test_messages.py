@@ -28,8 +28,8 @@ GET_WEATHER: dict[str, Any] = {
     },
 }
 ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
-LONDON = '```python\nget_weather(location="London")\n```'
-BOTH_CITIES = "```python\n[get_weather(city) for city in ('London', 'Paris')]\n```"
+LONDON = '```tool_code\nget_weather(location="London")\n```'
+BOTH_CITIES = "```tool_code\n[get_weather(city) for city in ('London', 'Paris')]\n```"
 
 Create = Callable[..., Any]
 
@@ -110,7 +110,7 @@ def test_a_program_goes_on_over_turns_without_the_model(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
     upstream.reply(
-        "```python\nhere = get_weather('London')\nget_weather('near ' + here['place'])\n```"
+        "```tool_code\nhere = get_weather('London')\nget_weather('near ' + here['place'])\n```"
     )
     first = create(claude, messages=ASK, tools=[GET_WEATHER])
     history = [
@@ -237,7 +237,7 @@ def test_long_arguments_come_in_pieces(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
     place = "x" * 3000
-    upstream.reply(f"```python\nget_weather({place!r})\n```")
+    upstream.reply(f"```tool_code\nget_weather({place!r})\n```")
     with claude.messages.stream(
         model="m", max_tokens=9, messages=ASK, tools=[GET_WEATHER]
     ) as stream:
@@ -306,7 +306,7 @@ def test_tools_of_anthropics_that_the_client_runs_are_called(
     written: str,
     arguments: dict[str, Any],
 ) -> None:
-    upstream.reply(f"```python\n{written}\n```")
+    upstream.reply(f"```tool_code\n{written}\n```")
     message = create(claude, messages=ASK, tools=[tool])
     assert shown(message) == [(tool["name"], arguments)]
 
@@ -657,7 +657,7 @@ def test_the_async_client_streams_too(proxy: str, upstream: ScriptedUpstream) ->
 def test_code_execution_runs_in_the_interpreter_and_its_container_goes_on(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
-    upstream.reply("```python\nx = 6 * 7\nprint(x)\n```", "It is 42.")
+    upstream.reply("```tool_code\nx = 6 * 7\nprint(x)\n```", "It is 42.")
     tools = [{"type": "code_execution_20250522", "name": "code_execution"}]
     forced = {"type": "tool", "name": "code_execution"}
     first = create(claude, messages=ASK, tools=tools, tool_choice=forced)
@@ -671,7 +671,7 @@ def test_code_execution_runs_in_the_interpreter_and_its_container_goes_on(
         {"role": "assistant", "content": [block.model_dump() for block in first.content]},
         {"role": "user", "content": "And half of it?"},
     ]
-    upstream.reply("```python\nprint(x // 2)\n```", "21.")
+    upstream.reply("```tool_code\nprint(x // 2)\n```", "21.")
     second = create(claude, messages=history, tools=tools, container=first.container.id)
     assert shown(second)[1:] == [("ran", "21\n"), "21."]
     told = json.dumps(upstream.requests[2]["messages"])

@@ -19,8 +19,8 @@ from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
-LONDON = '```python\nget_weather(location="London")\n```'
-PARIS = '```python\nget_weather(location="Paris")\n```'
+LONDON = '```tool_code\nget_weather(location="London")\n```'
+PARIS = '```tool_code\nget_weather(location="Paris")\n```'
 ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
 AND_NOW: list[Any] = [{"role": "user", "content": "And now?"}]
 FIELDS: dict[str, Any] = {"model": "m", "max_tokens": 99}
@@ -95,7 +95,7 @@ def test_a_thread_keeps_its_system_and_its_programs(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(
-        "```python\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.", "Yes."
+        "```tool_code\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.", "Yes."
     )
     tools = [get_weather.to_dict()]
     first = begin(claude, system="Be brief.", tools=tools)
@@ -271,7 +271,7 @@ def test_a_summary_calls_nothing_whatever_the_client_forces_and_the_operator_off
 ) -> None:
     search = function("search", strings("to"))
     server = HostedFunctions({"search": lambda to: to}, [search], always=True)
-    upstream.reply("```python\nsearch('London')\n```")
+    upstream.reply("```tool_code\nsearch('London')\n```")
     with anthropic.Anthropic(base_url=start_proxy(hosted=server), api_key="k") as claude:
         message = claude.beta.messages.create(
             messages=ASK,
@@ -296,7 +296,7 @@ def send_mail(to: str) -> str:
 def test_a_runner_adds_and_removes_tools_and_each_prompt_starts_with_the_one_before(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
 ) -> None:
-    upstream.reply(LONDON, '```python\nsend_mail(to="Ada")\n```', "Sent.")
+    upstream.reply(LONDON, '```tool_code\nsend_mail(to="Ada")\n```', "Sent.")
     runner: Any = claude.beta.messages.tool_runner(
         messages=ASK, tools=[get_weather], stream=stream, **FIELDS
     )
@@ -331,8 +331,8 @@ def get_news() -> str:
 def test_a_summary_keeps_the_tools_that_were_added_and_removed(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
 ) -> None:
-    mail = '```python\nsend_mail(to="Ada")\n```'
-    upstream.reply(LONDON, "London has 12 degrees.", mail, "Sent.", "```python\nget_news()\n```")
+    mail = '```tool_code\nsend_mail(to="Ada")\n```'
+    upstream.reply(LONDON, "London has 12 degrees.", mail, "Sent.", "```tool_code\nget_news()\n```")
     tools = [get_weather, get_news]
     runner: Any = claude.beta.messages.tool_runner(
         messages=ASK, tools=tools, stream=stream, **FIELDS
@@ -428,8 +428,8 @@ def test_a_removed_tool_cannot_be_called_until_it_is_added_again(
     messages = [*ASK, change("tool_removal", named)]
     other = {**get_weather.to_dict(), "name": "get_news"}
     tools = [get_weather.to_dict(), other]
-    mixed = '```python\nget_news(location="London")\nget_weather(location="London")\n```'
-    upstream.reply(mixed, '```python\nget_news(location="London")\n```', LONDON)
+    mixed = '```tool_code\nget_news(location="London")\nget_weather(location="London")\n```'
+    upstream.reply(mixed, '```tool_code\nget_news(location="London")\n```', LONDON)
     for extra, expected in (([], "get_news"), ([change("tool_addition", named)], "get_weather")):
         answer = claude.beta.messages.create(messages=[*messages, *extra], tools=tools, **FIELDS)
         assert [block.name for block in answer.content if block.type == "tool_use"] == [expected]
@@ -438,7 +438,7 @@ def test_a_removed_tool_cannot_be_called_until_it_is_added_again(
 def test_a_program_resumes_although_the_tools_changed_with_its_results(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.")
+    upstream.reply("```tool_code\nx = get_weather(location='A')\nprint('It is', x)\n```", "Warm.")
     tools = [get_weather.to_dict()]
     first = claude.beta.messages.create(messages=ASK, tools=tools, **FIELDS)
     definition = {"type": "tool_definition", "definition": send_mail.to_dict()}

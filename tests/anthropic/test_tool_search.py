@@ -47,8 +47,8 @@ def test_what_a_search_found_stays_found(
     start_proxy: Any, upstream: ScriptedUpstream, search: Json, query: str, stream: bool
 ) -> None:
     upstream.reply(
-        f"I look.\n\n```python\nsearch_tools(query={query!r})\n```",
-        "```python\nmerge_customers(id='c1')\n```",
+        f"I look.\n\n```tool_code\nsearch_tools(query={query!r})\n```",
+        "```tool_code\nmerge_customers(id='c1')\n```",
         "Merged.",
         "Bye.",
     )
@@ -90,7 +90,7 @@ def test_what_a_search_found_stays_found(
 def test_a_pattern_that_cannot_be_searched_is_an_error_that_the_model_sees(
     start_proxy: Any, upstream: ScriptedUpstream, pattern: str
 ) -> None:
-    upstream.reply(f"```python\nsearch_tools(query={pattern!r})\n```", "I found none.")
+    upstream.reply(f"```tool_code\nsearch_tools(query={pattern!r})\n```", "I found none.")
     said = [{"role": "user", "content": "Merge."}]
     _, result, text = ask(start_proxy(), said, REGEX, False).content
     assert result.content.error_code == "invalid_tool_input"
@@ -103,7 +103,7 @@ def test_a_pattern_that_cannot_be_searched_is_an_error_that_the_model_sees(
 def test_a_search_without_a_result_is_the_same_in_the_next_prompt(
     start_proxy: Any, upstream: ScriptedUpstream, search: Json, query: str
 ) -> None:
-    upstream.reply(f"```python\nsearch_tools(query={query!r})\n```", "I found none.", "Bye.")
+    upstream.reply(f"```tool_code\nsearch_tools(query={query!r})\n```", "I found none.", "Bye.")
     url, messages = start_proxy(), [{"role": "user", "content": "Tea."}]
     blocks = [block.model_dump() for block in ask(url, messages, search, False).content]
     answer = {"role": "assistant", "content": blocks}
@@ -120,8 +120,8 @@ def test_a_clients_own_search_returns_references(
     start_proxy: Any, upstream: ScriptedUpstream, texts: list[Json]
 ) -> None:
     upstream.reply(
-        "```python\nfind_tools(id='merge')\n```",
-        "```python\nmerge_customers(id='c1')\n```",
+        "```tool_code\nfind_tools(id='merge')\n```",
+        "```tool_code\nmerge_customers(id='c1')\n```",
         "Merged.",
         "Bye.",
     )
@@ -171,7 +171,7 @@ def test_a_toolset_defers_its_tools_by_default_or_one_by_one(
 def test_tools_that_are_all_deferred_can_be_called_although_nothing_finds_them(
     proxy: str, upstream: ScriptedUpstream, stream: bool
 ) -> None:
-    upstream.reply("```python\nrefund_order(id='o1')\n```")
+    upstream.reply("```tool_code\nrefund_order(id='o1')\n```")
     request: Json = {"model": "m", "max_tokens": 99, "tools": DEFERRED}
     request["messages"] = [{"role": "user", "content": "Refund o1."}]
     with anthropic.Anthropic(base_url=proxy, api_key="k", max_retries=0) as client:

@@ -26,7 +26,7 @@ MANY = 10_000
 EVIL = """</textarea><img src=x onerror="window.ran = 1"><script>window.ran = 1</script>"""
 DRAWN = b"""<svg xmlns='http://www.w3.org/2000/svg' width='50' height='20' onload='top.ran = 1'>
 <script>top.ran = 1</script><circle cx='9' cy='9' r='9'/></svg>"""
-PROGRAM = """```python
+PROGRAM = """```tool_code
 first = get_weather(location="Oslo")
 second = get_weather(location=first["next"])
 send_mail(to="ann@example.com", body=f"It is {second['temp']} degrees in {first['next']}.")
@@ -77,7 +77,7 @@ def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     upstream.default = answer
     upstream.reply(
         Reply(
-            'Let me look.\n```python\nfirst = get_weather(town="Oslo")\n```',
+            'Let me look.\n```tool_code\nfirst = get_weather(town="Oslo")\n```',
             reasoning="The weather first, then the mail.",
             chunks=6,
         ),
@@ -97,7 +97,7 @@ def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     with suppress(openai.BadRequestError):
         client.chat.completions.create(model="gpt-unknown", messages=messages[:2], tools=tools)
     hostile = {**GET_WEATHER, "function": {**GET_WEATHER["function"], "description": EVIL}}
-    upstream.reply(f"```python\nget_weather(location={EVIL!r})\n```")
+    upstream.reply(f"```tool_code\nget_weather(location={EVIL!r})\n```")
     client.chat.completions.create(
         model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[hostile]
     )
@@ -106,7 +106,7 @@ def ask(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
 def answer(body: dict[str, Any]) -> Reply:
     last = str(body["messages"][-1]["content"])
     if last == "Buy tea.":
-        return Reply("```python\nprint(buy('<b>tea</b>'))\n```")
+        return Reply("```tool_code\nprint(buy('<b>tea</b>'))\n```")
     return Reply("Done." if "Bought: " in last else EVIL)
 
 

@@ -247,7 +247,7 @@ def test_the_list_is_walked_by_keyboard(page: Page) -> None:
 
 def test_a_pasted_reply_is_read_on_the_page(page: Page) -> None:
     page.goto("/inspector/playground")
-    page.get_by_label("Reply of the model").fill('```python\nget_weather(town="Oslo")\n```')
+    page.get_by_label("Reply of the model").fill('```tool_code\nget_weather(town="Oslo")\n```')
     page.get_by_role("button", name="Read").click()
     expect(page.locator("#explanation")).to_contain_text('unknown argument "town"')
 

@@ -18,17 +18,17 @@ PROSE = "I cannot look out of the window, sorry."
 ANSWER = "It is 12 degrees in London."
 
 # What the model writes, and the calls that must come of it.
-LONDON = '```python\nget_weather(location="London")\n```'
+LONDON = '```tool_code\nget_weather(location="London")\n```'
 LONDON_CALL: dict[str, Any] = {"location": "London"}
 
 BOTH_CITIES = (
-    "I'll look.\n\n```python\nfor city in ['London', 'Paris']:\n    get_weather(location=city)\n```"
+    "I'll look.\n\n```tool_code\nfor city in ['London', 'Paris']:\n    get_weather(location=city)\n```"
 )
-SILENT_BOTH = '```python\nget_weather(location="London")\nget_weather(location="Paris")\n```'
+SILENT_BOTH = '```tool_code\nget_weather(location="London")\nget_weather(location="Paris")\n```'
 BOTH_CALLS: list[dict[str, Any]] = [{"location": "London"}, {"location": "Paris"}]
 
 EVENT = (
-    "```python\ncreate_event(title='Tea', place=Place(city='Oslo'), "
+    "```tool_code\ncreate_event(title='Tea', place=Place(city='Oslo'), "
     "guests=[{'name': 'Ada', 'age': 36}, {'name': 'Grace \"Amazing\" Hopper'}])\n```"
 )
 EVENT_CALL: dict[str, Any] = {
@@ -39,7 +39,7 @@ EVENT_CALL: dict[str, Any] = {
 
 # Its second call needs the result of the first.
 CHAIN = (
-    "```python\nreport = get_weather(location='London')\n"
+    "```tool_code\nreport = get_weather(location='London')\n"
     "send_mail(to='ada@example.org', body=f'Now: {report}')\n```"
 )
 
@@ -88,7 +88,7 @@ class Forecast(BaseModel):
 PLAIN_FORECAST = FORECAST.replace('"12"', "12")
 FORECAST_VALUE = Forecast(city="London", days=[Day(high=12, low=3.5)])
 # The same as a call of the tool that a client makes of the class.
-FORECAST_CALL = "```python\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
+FORECAST_CALL = "```tool_code\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```"
 # PydanticAI's name for that tool.
 FINAL = FORECAST_CALL.replace("Forecast(", "final_result(")
 
@@ -97,10 +97,10 @@ CODE = "code_interpreter"
 OUTPUTS = "code_interpreter_call.outputs"
 AUTO: dict[str, Any] = {"type": CODE, "container": {"type": "auto"}}
 ASK_SUM = "What is 2 + 2?"
-SUM = "```python\nprint(2 + 2)\n```"
+SUM = "```tool_code\nprint(2 + 2)\n```"
 SUM_ANSWER = "It is 4."
 SUM_RAN = [CODE, "print(2 + 2)\n", "4\n"]
-FAULT = "```python\n1 / 0\n```"
+FAULT = "```tool_code\n1 / 0\n```"
 FAULT_RAN = [
     CODE,
     "1 / 0\n",
@@ -109,7 +109,7 @@ FAULT_RAN = [
 ]
 # A cell that calls a function of the client: it is seen as it waits, and once more when it has ended.
 CALLING = "report = get_weather(location='London')\nprint(report.upper())\n"
-CALLING_CELL = f"```python\n{CALLING}```"
+CALLING_CELL = f"```tool_code\n{CALLING}```"
 CALLING_RAN = [
     [CODE, CALLING, ""],
     ["get_weather", LONDON_CALL],
@@ -123,12 +123,12 @@ CODE_RUNS: list[tuple[str, list[str], list[Any]]] = [
 ]
 # The same for two questions of one conversation: the second needs the first one's kernel.
 CODE_TURNS: list[tuple[list[str], list[Any]]] = [
-    (["```python\nx = 41\n```", "Noted."], [[CODE, "x = 41\n", ""]]),
-    (["```python\nprint(x + 1)\n```", "It is 42."], [[CODE, "print(x + 1)\n", "42\n"]]),
+    (["```tool_code\nx = 41\n```", "Noted."], [[CODE, "x = 41\n", ""]]),
+    (["```tool_code\nprint(x + 1)\n```", "It is 42."], [[CODE, "print(x + 1)\n", "42\n"]]),
 ]
 # A plot that is a file, which the answer names, and is displayed too.
 PLOT = (
-    "```python\nimport matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\n"
+    "```tool_code\nimport matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\n"
     "plt.plot([1, 4, 9])\nplt.savefig('/mnt/data/squares.png')\nplt.show()\n```"
 )
 PLOT_FILE = "squares.png"
@@ -138,7 +138,7 @@ PLOT_SIZE = (200, 100)
 
 # What a cell makes of files that the client has sent, and its steps and files then.
 SUM_OF_FILES = (
-    "```python\nfrom pathlib import Path\nfiles = Path('/mnt/data').glob('*.csv')\n"
+    "```tool_code\nfrom pathlib import Path\nfiles = Path('/mnt/data').glob('*.csv')\n"
     "total = sum(int(n) for file in files for n in file.read_text().split(','))\n"
     "_ = Path('/mnt/data/sum.txt').write_text(str(total))\nprint(total)\n```"
 )

@@ -27,7 +27,7 @@ def processes():
     tasks = Path("/proc/self/task").glob("*/children")
     return " ".join(task.read_text() for task in tasks).split()
 
-with ScriptedUpstream(default=f"```python\\n{asked['call']}\\n```") as upstream:
+with ScriptedUpstream(default=f"```tool_code\\n{asked['call']}\\n```") as upstream:
     settings = Settings(
         base_url=upstream.base_url, store=":memory:", files_dir=":temporary:", sandbox="none",
     )

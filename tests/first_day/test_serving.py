@@ -22,7 +22,7 @@ from tests.support.processes import ROOT, Process
 from tests.support.raw_http import fetch
 from tests.support.scripted import Reply, ScriptedUpstream
 
-CALL = '```python\nget_weather(location="London")\n```'
+CALL = '```tool_code\nget_weather(location="London")\n```'
 
 
 def messages(proxy: Process) -> str:

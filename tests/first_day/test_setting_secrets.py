@@ -198,7 +198,7 @@ def test_a_running_proxy_shows_no_secret_of_its_settings(
             seen.append(fetch(url + path, {"model": "m", **body}, key))
             seen.append(fetch(url + path, {"model": "m", "stream": True, **body}, key))
         searching = {**BODIES["/v1/chat/completions"], "web_search_options": {}}
-        upstream.reply("```python\nprint(web_search('tea'))\n```", "No tea.")
+        upstream.reply("```tool_code\nprint(web_search('tea'))\n```", "No tea.")
         seen.append(fetch(url + "/v1/chat/completions", {"model": "m", **searching}, key))
         asked = json.dumps(upstream.requests)
         assert "web search failed" in asked

@@ -20,7 +20,7 @@ from tests.support.scripted import ScriptedUpstream
 
 SEARCH, BOOK, CHECK = TOOLS
 GO: dict[str, Any] = {"role": "user", "content": "Go."}
-PROGRAM = """```python
+PROGRAM = """```tool_code
 hits = search('Oslo')
 print(book(hits[1]['id'])['booked'], check(hits[1]['id']))
 ```"""
@@ -85,7 +85,7 @@ def test_a_declined_call_ends_the_program_and_the_model_gets_the_reason(
 ) -> None:
     shop = Shop(start_app(hosted=server)[1])
     upstream.reply(
-        "```python\ntry:\n    book('a1')\nexcept Exception:\n    check('a1')\n```", "I did not."
+        "```tool_code\ntry:\n    book('a1')\nexcept Exception:\n    check('a1')\n```", "I did not."
     )
     [request] = of_kind(shop.answer(GO), ApprovalRequested)
     shop.answer(in_history(request), decision(request, False, "Too expensive."))
@@ -97,7 +97,7 @@ def test_an_undecided_call_is_asked_about_again(
     start_app: Any, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     shop = Shop(start_app(hosted=server)[1])
-    upstream.reply("```python\nprint([book('a1'), book('a2')])\n```", "Booked.")
+    upstream.reply("```tool_code\nprint([book('a1'), book('a2')])\n```", "Booked.")
     one, two = of_kind(shop.answer(GO), ApprovalRequested)
     history = in_history(one)
     history["tool_calls"] += in_history(two)["tool_calls"]

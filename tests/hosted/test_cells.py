@@ -41,7 +41,7 @@ def test_a_cell_with_hosted_calls_is_shown_once_and_runs_once(
 ) -> None:
     server = HostedFunctions(LOCAL, [SEARCH, CHECK])
     client = openai.OpenAI(base_url=start_proxy(hosted=server), api_key="k", max_retries=0)
-    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    upstream.reply(f"```tool_code\n{CELL}\n```", "Booked.")
     tools = [INTERPRETER, BOOK, SERVER]
     messages = converse(client, ["Go."], tools=tools, local=LOCAL, ask=ask)
     assert messages[-1]["content"] == "Booked."
@@ -61,7 +61,7 @@ def test_a_response_has_the_cell_and_its_calls(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(hosted=HostedFunctions(LOCAL, TOOLS)), api_key="k")
-    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    upstream.reply(f"```tool_code\n{CELL}\n```", "Booked.")
     with client.responses.stream(model="m", input="Go.", tools=[INTERPRETER, SERVER]) as stream:
         done = [event.item for event in stream if event.type == "response.output_item.done"]
         output = stream.get_final_response().output
@@ -75,7 +75,7 @@ def test_a_response_has_the_cell_and_its_calls(
 def test_a_message_has_the_cell_and_its_calls(start_proxy: Any, upstream: ScriptedUpstream) -> None:
     url = start_proxy(hosted=HostedFunctions(LOCAL, TOOLS))
     client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
-    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    upstream.reply(f"```tool_code\n{CELL}\n```", "Booked.")
     tools: list[Any] = [
         {"type": "code_execution_20250825", "name": "code_execution"},
         {"type": "mcp_toolset", "mcp_server_name": "shop"},
@@ -103,7 +103,7 @@ def test_a_cell_waits_for_the_approval_of_its_call_and_is_shown_once(
     server = HostedFunctions(LOCAL, TOOLS, needs_approval=frozenset({"book"}))
     url, _ = start_app(hosted=server, inspector="open")
     person = Approver(url)
-    upstream.reply(f"```python\n{CELL}\n```", "Booked.")
+    upstream.reply(f"```tool_code\n{CELL}\n```", "Booked.")
     asked = [{"role": "user", "content": "Go."}]
     if api == "chat":
         body: dict[str, Any] = {"tools": [INTERPRETER, SERVER], "stream": True}
@@ -162,7 +162,7 @@ def test_the_next_turn_shows_each_cell_once_as_the_model_saw_it(
     start_proxy: Any, upstream: ScriptedUpstream, api: str, cells: list[str]
 ) -> None:
     url = start_proxy(hosted=HostedFunctions(LOCAL, [SEARCH, CHECK], always=True))
-    replies = [f"Step {n}.\n```python\n{cell}\n```" for n, cell in enumerate(cells)]
+    replies = [f"Step {n}.\n```tool_code\n{cell}\n```" for n, cell in enumerate(cells)]
     upstream.reply(*(Reply(text, reasoning="Hm.") for text in [*replies, "Done."]), "Bye.")
     tools, local = [INTERPRETER, BOOK, SERVER], {"book": LOCAL["book"]}
     if api == "chat":
@@ -182,7 +182,7 @@ def test_a_cell_calls_no_function_that_the_later_request_does_not_offer(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    upstream.reply("```python\nprint(search('Rome'))\nbook('a1')\n```", "Not booked.")
+    upstream.reply("```tool_code\nprint(search('Rome'))\nbook('a1')\n```", "Not booked.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     request: dict[str, Any] = {"model": "m", "messages": messages}
     first = client.chat.completions.create(tools=[INTERPRETER, SEARCH, BOOK], **request)

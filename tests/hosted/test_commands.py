@@ -58,7 +58,7 @@ def test_a_command_that_is_not_on_path_is_a_line_at_the_start(tmp_path: Path) ->
 def test_the_example_with_curl_runs(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    upstream.reply('```python\nprint(price(article="tea")["price"])\n```', "It is 17:30.")
+    upstream.reply('```tool_code\nprint(price(article="tea")["price"])\n```', "It is 17:30.")
     proxy = start_proxy(mcp={"time": mcp_faults.stdio(tmp_path / "log")})
     variables = {**os.environ, "PROXY_URL": f"{proxy}/v1", "MODEL": "m"}
     ran = subprocess.check_output(["sh", str(ROOT / "examples" / "mcp_curl.sh")], env=variables)

@@ -21,7 +21,7 @@ GO: list[Any] = [{"role": "user", "content": "Go."}]
 
 
 def block(code: str) -> str:
-    return f"```python\n{code}\n```"
+    return f"```tool_code\n{code}\n```"
 
 
 def hosted(*definitions: Any) -> HostedFunctions:

@@ -28,11 +28,11 @@ from tests.support.several_workers import two_workers
 SEARCH, BOOK, CHECK = TOOLS
 EACH_API = pytest.mark.parametrize("api", ["chat", "messages"])
 STREAMED = pytest.mark.parametrize("stream", [False, True])
-PROGRAM = """```python
+PROGRAM = """```tool_code
 hits = search('Oslo')
 print(book(hits[1]['id'])['booked'], check(hits[1]['id']))
 ```"""
-HANDLED = "```python\ntry:\n    book('a1')\nexcept Exception:\n    pass\ncheck('a1')\n```"
+HANDLED = "```tool_code\ntry:\n    book('a1')\nexcept Exception:\n    pass\ncheck('a1')\n```"
 Start = Callable[..., tuple[str, Any]]
 
 
@@ -128,7 +128,7 @@ def test_calls_that_leave_together_are_decided_one_by_one(
     start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     person = start(order="dataflow")
-    upstream.reply("```python\nprint([book('a1'), book('a2')])\n```", "Done.")
+    upstream.reply("```tool_code\nprint([book('a1'), book('a2')])\n```", "Done.")
     answer = ask(person)
     wait_until(lambda: len(person.waiting()) == 2)
     while not answer.done():
@@ -143,7 +143,7 @@ def test_a_call_whose_client_leaves_is_neither_shown_nor_made(
 ) -> None:
     url, _ = start_app(hosted=server, inspector="open", ping_seconds=3600.0)
     person = Approver(url)
-    upstream.reply("```python\nbook('a1')\n```")
+    upstream.reply("```tool_code\nbook('a1')\n```")
     with connect(url, post_bytes(PATHS["chat"], {**body("chat", SERVER), "stream": stream})):
         wait_until(person.waiting)
         [address] = person.waiting()
@@ -157,7 +157,7 @@ def test_a_stream_that_waits_is_kept_alive(
 ) -> None:
     url, _ = start_app(hosted=server, inspector="open", ping_seconds=0.1)
     person = Approver(url)
-    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    upstream.reply("```tool_code\nbook('a1')\n```", "Done.")
     request = {**body("chat", SERVER), "stream": True}
     with connect(url, post_bytes(PATHS["chat"], request)) as connection:
         wait_until(person.waiting)
@@ -176,7 +176,7 @@ def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
     ann, bob, operator = (
         Approver(url, authorization=f"Bearer {name}-key") for name in ("ann", "bob", "operator")
     )
-    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    upstream.reply("```tool_code\nbook('a1')\n```", "Done.")
     answer = ask(ann)
     wait_until(ann.waiting)
     [address] = ann.waiting()
@@ -199,7 +199,7 @@ def test_the_operator_sees_what_waits_however_many_requests_are_newer(
     ann, operator = (
         Approver(url, authorization=f"Bearer {name}-key") for name in ("ann", "operator")
     )
-    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    upstream.reply("```tool_code\nbook('a1')\n```", "Done.")
     answer = ask(ann)
     wait_until(ann.waiting)
     upstream.default = Reply(fault="silent")
@@ -222,7 +222,7 @@ def test_arguments_are_shown_whole_and_never_as_markup(
 ) -> None:
     person = start()
     evil = "<script>alert(1)</script>\u202e" + "x" * 60_000 + "the end"
-    upstream.reply(f"```python\nbook({evil!r})\n```", "Done.")
+    upstream.reply(f"```tool_code\nbook({evil!r})\n```", "Done.")
     answer = ask(person)
     wait_until(person.waiting)
     assert "<script>alert" not in person.page()
@@ -237,7 +237,7 @@ def test_the_inspector_shows_how_long_a_call_waited(
 ) -> None:
     url, services = start_app(hosted=server, inspector="open")
     person = Approver(url)
-    upstream.reply("```python\nbook('a1')\n```", "Done.")
+    upstream.reply("```tool_code\nbook('a1')\n```", "Done.")
     answer = ask(person)
     person.decide("approve")
     key = answer.result(20)[1]["x-request-id"]
@@ -254,7 +254,7 @@ def test_without_an_inspector_the_call_is_refused(
     start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     url, _ = start_app(hosted=server, inspector="off")
-    upstream.reply("```python\nbook('a1')\n```", "I may not.")
+    upstream.reply("```tool_code\nbook('a1')\n```", "I may not.")
     assert b"I may not." in ask(Approver(url)).result(20)[2]
     assert server.made == []
     assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]
@@ -264,7 +264,7 @@ def test_without_an_inspector_the_call_is_refused(
 def test_what_waits_at_one_replica_is_decided_once_at_another(
     start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions, tmp_path: Path
 ) -> None:
-    upstream.reply("```python\nprint(book('a1')['booked'])\n```", "Done.")
+    upstream.reply("```tool_code\nprint(book('a1')['booked'])\n```", "Done.")
     with RedisServer(tmp_path) as redis:
         replicas = [
             Approver(start_app(hosted=server, inspector="open", store=redis.url)[0])
@@ -286,7 +286,7 @@ def test_what_waits_at_one_replica_is_decided_once_at_another(
 def test_what_waits_at_one_worker_is_approved_at_another(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    upstream.reply("```python\nprint(price(article='tea')['price'])\n```", "It is 3.")
+    upstream.reply("```tool_code\nprint(price(article='tea')['price'])\n```", "It is 3.")
     command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_http.py'}"
     item = {"type": "mcp", "server_label": "shop", "require_approval": "always"}
     with two_workers(upstream, tmp_path, "--inspector", "open", "--mcp", command) as one:

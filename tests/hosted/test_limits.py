@@ -17,7 +17,7 @@ from tests.support.tools import function, strings
 
 PING, WAIT = (function(name, strings("id")) for name in ("get_ping", "get_wait"))
 GO: list[Any] = [{"role": "user", "content": "Go."}]
-THREE = "```python\nprint([get_ping(i) for i in 'abc'])\n```"
+THREE = "```tool_code\nprint([get_ping(i) for i in 'abc'])\n```"
 
 
 def chat_client(url: str) -> openai.OpenAI:
@@ -67,7 +67,7 @@ def test_hints_of_a_server_decide_which_calls_run_at_the_same_time(
     for tool in tools:
         tool["function"]["annotations"] = hints
     server = HostedFunctions({"handle": handle, "treat": handle}, tools)
-    upstream.reply("```python\na = handle('1')\nb = treat('1')\nprint(a, b)\n```", "Done.")
+    upstream.reply("```tool_code\na = handle('1')\nb = treat('1')\nprint(a, b)\n```", "Done.")
     plain(chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER])
     assert seen == most
     assert server.made == ["handle(id='1')", "treat(id='1')"]
@@ -90,7 +90,7 @@ def test_more_calls_than_may_run_at_the_same_time_wait_for_a_place(
         return f"pong {id}"
 
     server = HostedFunctions({"get_ping": ping}, [PING])
-    upstream.reply("```python\nprint([get_ping(i) for i in 'abcdefg'])\n```", "Done.")
+    upstream.reply("```tool_code\nprint([get_ping(i) for i in 'abcdefg'])\n```", "Done.")
     plain(chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER])
     assert most == 2
     assert upstream.requests[1]["messages"][-1]["content"].count("pong") == 7
@@ -108,7 +108,7 @@ def test_a_client_that_leaves_cancels_its_calls(
         return id
 
     server = HostedFunctions({"get_wait": wait}, [WAIT])
-    upstream.reply("```python\nget_wait('a')\n```")
+    upstream.reply("```tool_code\nget_wait('a')\n```")
     body = {"model": "m", "messages": GO, "tools": [SERVER], "stream": stream}
     url = start_proxy(hosted=server, ping_seconds=3600.0)
     with connect(url, post_bytes("/v1/chat/completions", body)):
@@ -122,7 +122,7 @@ def test_calls_beyond_the_limit_are_not_made_and_then_the_model_answers_without_
 ) -> None:
     server = HostedFunctions({"get_ping": lambda id: id}, [PING])
     client = chat_client(start_proxy(hosted=server, hosted_calls=2))
-    upstream.reply(THREE, "```python\nget_ping('d')\n```", "Two of them.")
+    upstream.reply(THREE, "```tool_code\nget_ping('d')\n```", "Two of them.")
     answer = plain(client, model="m", messages=GO, tools=[SERVER]).choices[0]
     assert (answer.message.content, answer.finish_reason) == ("Two of them.", "stop")
     assert server.made == ["get_ping(id='a')", "get_ping(id='b')"]
@@ -145,7 +145,7 @@ def test_a_call_that_outlasts_the_answer_is_cancelled(
 ) -> None:
     never = threading.Event()
     server = HostedFunctions({"get_wait": lambda id: str(never.wait(60))}, [WAIT])
-    upstream.reply("```python\nget_wait('a')\n```")
+    upstream.reply("```tool_code\nget_wait('a')\n```")
     client = chat_client(start_proxy(hosted=server, answer_seconds=1))
     with pytest.raises(openai.APIStatusError):
         plain(client, model="m", messages=GO, tools=[SERVER])
@@ -159,7 +159,7 @@ def test_a_truncated_answer_ends_as_truncated(
 ) -> None:
     server = HostedFunctions({"get_ping": lambda id: id}, [PING])
     client = chat_client(start_proxy(hosted=server))
-    upstream.reply("```python\nget_ping('a')\nget_ping('b", finish_reason="length")
+    upstream.reply("```tool_code\nget_ping('a')\nget_ping('b", finish_reason="length")
     answer = ask(client, model="m", messages=GO, tools=[SERVER]).choices[0]
     assert answer.finish_reason == "length"
     assert server.made == ["get_ping(id='a')"]
@@ -174,7 +174,7 @@ def test_a_long_hosted_call_is_not_streamed_to_the_client(
         {"write": lambda text: f"{len(text)} letters"}, [function("write", strings("text"))]
     )
     client = chat_client(start_proxy(hosted=server, stream_calls=stream_calls))
-    upstream.reply(f"```python\nwrite('{'long ' * 200}')\n```", "Written.", chunks=16)
+    upstream.reply(f"```tool_code\nwrite('{'long ' * 200}')\n```", "Written.", chunks=16)
     answer = ask(client, model="m", messages=GO, tools=[SERVER]).choices[0]
     assert (answer.message.content, answer.message.tool_calls) == ("Written.", None)
     assert "1000 letters" in upstream.requests[1]["messages"][-1]["content"]
@@ -182,7 +182,7 @@ def test_a_long_hosted_call_is_not_streamed_to_the_client(
 
 def test_usage_is_that_of_all_turns(start_proxy: Any, upstream: ScriptedUpstream) -> None:
     server = HostedFunctions({"get_ping": lambda id: id}, [PING])
-    upstream.reply("```python\nget_ping('a')\n```", "```python\nget_ping('b')\n```", "Done.")
+    upstream.reply("```tool_code\nget_ping('a')\n```", "```tool_code\nget_ping('b')\n```", "Done.")
     usage = plain(
         chat_client(start_proxy(hosted=server)), model="m", messages=GO, tools=[SERVER]
     ).usage

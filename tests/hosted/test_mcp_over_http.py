@@ -20,7 +20,7 @@ from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
 TOKEN = "tok-3n-of-a-client"
-PRICE = '```python\nprint(price(article="tea")["price"])\n```'
+PRICE = '```tool_code\nprint(price(article="tea")["price"])\n```'
 QUESTION = "What does tea cost?"
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 EACH_API = pytest.mark.parametrize("api", PATHS)
@@ -147,7 +147,7 @@ def test_a_url_that_is_not_allowed_is_a_400_that_names_the_setting(
 def test_a_client_that_leaves_cancels_its_call_at_the_server(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    upstream.reply("```python\nslow(seconds=60)\n```")
+    upstream.reply("```tool_code\nslow(seconds=60)\n```")
     log = tmp_path / "log"
     proxy = start_proxy(mcp={"shop": mcp_faults.stdio(log)})
     request = body("chat", {"type": "mcp", "server_label": "shop"})
@@ -160,7 +160,7 @@ def test_a_server_that_dies_in_a_program_ends_it_and_no_call_is_made_twice(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     upstream.reply(
-        '```python\nprice(article="tea")\ndie()\norder(text="tea")\n```', "It is closed."
+        '```tool_code\nprice(article="tea")\ndie()\norder(text="tea")\n```', "It is closed."
     )
     proxy = start_proxy(mcp={"shop": {**mcp_faults.stdio(tmp_path / "log"), "always": True}})
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="any", max_retries=0)

@@ -367,7 +367,7 @@ def test_a_program_calls_a_server_that_the_operator_names(
 ) -> None:
     """Two dependent calls are one request of the client."""
     upstream.reply(
-        '```python\nprint(price(article="tea")["price"] * 2)\nprint(order(text="tea"))\n```'
+        '```tool_code\nprint(price(article="tea")["price"] * 2)\nprint(order(text="tea"))\n```'
     )
     upstream.reply("Tea costs 1.10.")
     proxy = start_proxy(mcp={"shop": {**mcp_faults.stdio(tmp_path / "log"), "always": True}})

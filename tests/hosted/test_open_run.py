@@ -92,7 +92,7 @@ def next_page(page: str) -> Any:
 
 def ask(client: openai.OpenAI, upstream: ScriptedUpstream, code: str, *own: Any) -> str:
     """What the model reads after the program."""
-    upstream.reply(f"```python\n{code}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{code}\n```", "Done.")
     converse(client, ["Go."], tools=[*own, SERVER], local={"fetch": lambda page: f"<{page}>"})
     read: str = upstream.requests[-1]["messages"][-1]["content"]
     return read
@@ -137,10 +137,10 @@ def test_a_program_needs_few_children_however_many_calls_it_makes(
     assert programs.open_children == 0
 
 
-SAME = "```python\nimport re\nprint(re.sub('4', 'x', str(get_next('p3'))))\n```"
+SAME = "```tool_code\nimport re\nprint(re.sub('4', 'x', str(get_next('p3'))))\n```"
 NO_BETTER: dict[str, list[str | Reply]] = {
     "it repeats the call": [SAME],
-    "its next calls do not bind": ["```python\nget_next()\n```"] * 2,
+    "its next calls do not bind": ["```tool_code\nget_next()\n```"] * 2,
     "it refuses the repair request": [Reply(status=400)],
 }
 
@@ -196,7 +196,7 @@ def test_a_client_that_leaves_ends_the_program(
 ) -> None:
     never = threading.Event()
     server = HostedFunctions({"get_next": lambda page: str(never.wait(60))}, [NEXT])
-    upstream.reply("```python\nprint(get_next('p1')['next'])\n```")
+    upstream.reply("```tool_code\nprint(get_next('p1')['next'])\n```")
     body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [SERVER]}
     url = str(start(server).base_url).removesuffix("/v1/")
     with connect(url, post_bytes("/v1/chat/completions", body)):

@@ -50,7 +50,7 @@ def test_a_program_commits_a_file_with_mcp_server_git(
         f"git_commit(repo_path={str(repository)!r}, message='tea' if 'tea.txt' in before else '')\n"
         f"print(git_log(repo_path={str(repository)!r}))"
     )
-    upstream.reply(f"```python\n{program}\n```", "It is committed.")
+    upstream.reply(f"```tool_code\n{program}\n```", "It is committed.")
     row = {"command": str(PROGRAMS / "mcp-server-git"), "args": ["--repository", str(repository)]}
     assert "It is committed." in answer(start_proxy(mcp={"git": {**row, "always": True}}))
     log = ["git", "-C", str(repository), "log", "--format=%s"]
@@ -65,13 +65,13 @@ CONVERTED = "print(convert_time('Europe/London', '12:00', 'Asia/Kolkata')['targe
 def test_the_examples_of_the_page_work(
     start_proxy: StartProxy, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    upstream.reply(*[f"```python\n{CONVERTED}\n```", "It is 17:30."] * 2)
+    upstream.reply(*[f"```tool_code\n{CONVERTED}\n```", "It is 17:30."] * 2)
     proxy = start_proxy(mcp=f"time={PROGRAMS / 'mcp-server-time'}")
     [command] = re.findall(r"^curl .*?\n```", PAGE, re.DOTALL | re.MULTILINE)
     shell = ["sh", "-c", command.removesuffix("```").replace("http://127.0.0.1:8001", proxy)]
     completion = json.loads(subprocess.check_output(shell))
     assert "It is 17:30." in completion["choices"][0]["message"]["content"]
-    [source] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [source] = re.findall(r"```tool_code\n(.*?)```", PAGE, re.DOTALL)
     exec(source.replace("http://127.0.0.1:8001", proxy), {})
     assert "It is 17:30." in capsys.readouterr().out
     assert "Asia/Kolkata" in str(upstream.requests[3]["messages"][-1])
@@ -92,7 +92,7 @@ def test_a_program_moves_lines_with_server_filesystem(
         f"write_file(path='{folder}/sorted.txt', content=' '.join(sorted(lines)))\n"
         f"print(read_text_file(path='{tmp_path}/secret.txt'))"
     )
-    upstream.reply(f"```python\n{program}\n```", "They are sorted.")
+    upstream.reply(f"```tool_code\n{program}\n```", "They are sorted.")
     row = {"command": str(FILESYSTEM), "args": [str(folder)]}
     assert "They are sorted." in answer(start_proxy(mcp={"files": {**row, "always": True}}))
     assert (folder / "sorted.txt").read_text() == "black green"

@@ -32,7 +32,7 @@ WORDS = ["Done.", "It is on time.\n\nAnything else?", "I cannot tell."]
 
 def reply(chance: random.Random) -> Reply:
     before = chance.choice(("", "I look.\n\n", "One moment: \n"))
-    block = f"{before}```python\n{chance.choice(BLOCKS)}\n```"
+    block = f"{before}```tool_code\n{chance.choice(BLOCKS)}\n```"
     text = chance.choice([CHAIN, block, block, block, *WORDS])
     return Reply(text, chunks=chance.choice((None, 5)))
 

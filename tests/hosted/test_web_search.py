@@ -25,7 +25,7 @@ from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
 TEA, ADVERT = "https://tea.example.net/price?a=1", "https://spam.example.org/"
-PROGRAM = "```python\nfor page in web_search(query='tea price'):\n    print(page['title'], page['url'])\n```"
+PROGRAM = "```tool_code\nfor page in web_search(query='tea price'):\n    print(page['title'], page['url'])\n```"
 ANSWER = f"It costs 4 pounds ([Tea prices]({TEA}))."
 QUESTION = [{"role": "user", "content": "What does tea cost today?"}]
 TEA_ROW = {"url": TEA, "title": "Tea prices", "content": "4 pounds", "description": "4 pounds"}
@@ -238,7 +238,7 @@ def test_max_uses_limits_the_searches_of_an_answer(
     start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
 ) -> None:
     url = start_proxy(web_search={"provider": "searxng", "url": provider.url})
-    upstream.reply("```python\nfor q in 'abc':\n    web_search(query=q)\n```", "No.")
+    upstream.reply("```tool_code\nfor q in 'abc':\n    web_search(query=q)\n```", "No.")
     tools: Any = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
         client.messages.create(model="m", max_tokens=99, messages=QUESTION, tools=tools)  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def test_a_domain_that_no_page_can_have_allows_none(
     start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
 ) -> None:
     url = start_proxy(web_search={"provider": "searxng", "url": provider.url})
-    upstream.reply("```python\nprint(web_search(query='tea'))\n```", "Nothing.")
+    upstream.reply("```tool_code\nprint(web_search(query='tea'))\n```", "Nothing.")
     search = {"type": "web_search", "filters": {"allowed_domains": ["["]}}
     body = {"model": "m", "input": "What does tea cost?", "tools": [search]}
     status, _, response = send(f"{url}/v1/responses", body)
@@ -262,7 +262,7 @@ def test_a_tool_of_an_mcp_server_searches(
 ) -> None:
     row = mcp_faults.stdio(tmp_path / "log")
     url = start_proxy(mcp={"shop": row}, web_search={"provider": "mcp:shop.order"})
-    upstream.reply("```python\nprint(web_search(query='tea'))\n```", "No.")
+    upstream.reply("```tool_code\nprint(web_search(query='tea'))\n```", "No.")
     body = {"model": "m", "input": "What does tea cost?", "tools": [{"type": "web_search"}]}
     status, _, response = send(f"{url}/v1/responses", body)
     assert (status, response["output"][0]["status"]) == (200, "completed")

@@ -137,7 +137,7 @@ def test_it_serves_only_who_has_a_key(image: str) -> None:
 def test_a_tool_call_goes_through_the_image(
     image: str, volume: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nget_weather(location='London')\n```")
+    upstream.reply("```tool_code\nget_weather(location='London')\n```")
     with running(image, upstream, volume) as client:
         message = client.chat.completions.create(
             model="scripted", tools=[GET_WEATHER], messages=[{"role": "user", "content": "London?"}]

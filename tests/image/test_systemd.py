@@ -110,7 +110,7 @@ def state(shell: Shell, *names: str) -> dict[str, str]:
 def test_the_service_calls_tools_from_kernels_in_what_systemd_leaves_it(
     service: Shell, port: int, model: ScriptedUpstream
 ) -> None:
-    model.reply("```python\nget_weather(location='London')\n```")
+    model.reply("```tool_code\nget_weather(location='London')\n```")
     found = service("sed -n s/^EMULATOR_CLIENT_KEYS=//p /etc/tool-emulator/environment")
     with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=found.strip()) as client:
         message = client.chat.completions.create(

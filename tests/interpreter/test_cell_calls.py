@@ -192,7 +192,7 @@ def test_calls_that_do_not_depend_on_each_other_leave_together_and_all_others_in
     for code, expected, printed in CELLS[part::4]:
         if "class " in code:
             container = _container(proxy)
-        upstream.reply(f"```python\n{code}\n```", "Done.")
+        upstream.reply(f"```tool_code\n{code}\n```", "Done.")
         rounds = Shop(proxy, container).rounds()
         shown = upstream.requests[-1]["messages"][-1]["content"]
         if rounds != expected or printed not in shown:
@@ -206,7 +206,7 @@ def test_results_may_come_one_by_one_and_only_those_that_are_missing_are_asked_f
     code = (
         "n = globals().get('n', 0) + 1\nx = [get_price(a) for a in ('a', 'bb', 'ccc')]\nprint(n, x)"
     )
-    upstream.reply(f"```python\n{code}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{code}\n```", "Done.")
     shop = Shop(proxy)
     calls = shop.ask()
     assert [about for _, _, about in calls] == ["a", "bb", "ccc"]
@@ -228,7 +228,7 @@ def test_an_earlier_cell_of_the_same_answer_stays_as_it_was_written_with_what_it
         "first = get_price('a')\nprint('it costs', first['value'])",
         "print('stock', get_stock(first['of'] + 'b')['of'])",
     ]
-    upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "Done.")
+    upstream.reply(*(f"```tool_code\n{cell}\n```" for cell in cells), "Done.")
     assert Shop(proxy).rounds() == [["get_price(a)"], ["get_stock(ab)"]]
     shown = [str(m["content"]) for m in upstream.requests[-1]["messages"][-4:]]
     assert [cell in text for cell, text in zip(cells, shown[::2], strict=True)] == [True, True]
@@ -245,7 +245,7 @@ def test_each_cell_may_make_as_many_calls(proxy: str, upstream: ScriptedUpstream
     cell = (
         "kept = globals().get('kept', 0) + len([get_price(str(i)) for i in range(70)])\nprint(kept)"
     )
-    upstream.reply(*2 * [f"```python\n{cell}\n```"], "Done.")
+    upstream.reply(*2 * [f"```tool_code\n{cell}\n```"], "Done.")
     assert sum(map(len, Shop(proxy).rounds())) == 140
     assert "140" in upstream.requests[-1]["messages"][-1]["content"]
 
@@ -253,7 +253,7 @@ def test_each_cell_may_make_as_many_calls(proxy: str, upstream: ScriptedUpstream
 def test_a_client_that_takes_one_call_at_a_time_gets_one(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nx = [get_price('a'), get_price('bb')]\n```", "Done.")
+    upstream.reply("```tool_code\nx = [get_price('a'), get_price('bb')]\n```", "Done.")
     rounds = Shop(proxy, parallel_tool_calls=False).rounds()
     assert rounds == [["get_price(a)"], ["get_price(bb)"]]
 
@@ -263,7 +263,7 @@ def test_calls_leave_together_over_responses_and_messages_too(
 ) -> None:
     http = httpx2.Client(base_url=f"{proxy}/v1", timeout=120)
     code = "x = [get_price(a) for a in ('a', 'bb')]\nprint([one['of'] for one in x])"
-    upstream.reply(*2 * [f"```python\n{code}\n```", "Done."])
+    upstream.reply(*2 * [f"```tool_code\n{code}\n```", "Done."])
 
     tools: list[Any] = [{"type": "code_interpreter", "container": {"type": "auto"}}]
     tools += [{"type": "function", "strict": False, **each} for each in FUNCTIONS]
@@ -321,7 +321,7 @@ def test_a_failed_call_raises_in_the_cell_and_after_a_refusal_no_call_leaves(
 ) -> None:
     container = _container(proxy)
     for code, result, expected, printed in FAILED_CALLS:
-        upstream.reply(f"```python\n{code}\n```", "Done.")
+        upstream.reply(f"```tool_code\n{code}\n```", "Done.")
         shop = Shop(proxy, container)
         rounds = []
         while calls := shop.ask():

@@ -417,15 +417,15 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(
-        "I compute it.\n```python\nprint(6 * 7)\n```\nIt is 41.", "The answer is 42.", chunks=5
+        "I compute it.\n```tool_code\nprint(6 * 7)\n```\nIt is 41.", "The answer is 42.", chunks=5
     )
     message = chat(client, "6 times 7?").choices[0].message
     assert message.content == "I compute it.\n\nThe answer is 42."
-    assert message.reasoning_content.strip() == "```python\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
+    assert message.reasoning_content.strip() == "```tool_code\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
     messages_sent = upstream.requests[1]["messages"]
     assert messages_sent[-2] == {
         "role": "assistant",
-        "content": "I compute it.\n\n```python\nprint(6 * 7)\n```",
+        "content": "I compute it.\n\n```tool_code\nprint(6 * 7)\n```",
     }
     assert "```text\n42\n```" in messages_sent[-1]["content"]
 
@@ -435,13 +435,13 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
 ) -> None:
     client = openai.OpenAI(base_url=f"{start_proxy(interpreter_fixes=1)}/v1", api_key="k")
     upstream.reply(
-        "```python\n1 / 0\n```", "```python\nundefined\n```", "I cannot.\n```python\nx\n```"
+        "```tool_code\n1 / 0\n```", "```tool_code\nundefined\n```", "I cannot.\n```tool_code\nx\n```"
     )
     message = chat(client, "?").choices[0].message
     first, second = (request["messages"][-1]["content"] for request in upstream.requests[1:])
     assert "ZeroDivisionError: division by zero" in first
     assert "NameError" in second and "No more code can be run" in second
-    assert message.content == "I cannot.\n```python\nx\n```"
+    assert message.content == "I cannot.\n```tool_code\nx\n```"
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
 def test_the_model_reads_output_as_a_person_would(
     client: openai.OpenAI, upstream: ScriptedUpstream, cell: str, told: str
 ) -> None:
-    upstream.reply(f"```python\n{cell}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{cell}\n```", "Done.")
     chat(client, "?")
     assert f"```text\n{told}\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
@@ -488,7 +488,7 @@ def test_the_setting_leaves_alone_what_asks_for_something_else(
 def test_a_model_that_goes_round_in_circles_is_told_to_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream, model: str, cells: list[str]
 ) -> None:
-    upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "One.")
+    upstream.reply(*(f"```tool_code\n{cell}\n```" for cell in cells), "One.")
     messages: Any = [{"role": "user", "content": "?"}]
     tools: Any = [INTERPRETER]
     answer = client.chat.completions.create(model=model, messages=messages, tools=tools)
@@ -500,14 +500,14 @@ def test_the_setting_gives_every_chat_an_interpreter(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=f"{start_proxy(interpreter='on')}/v1", api_key="k")
-    upstream.reply("```python\nprint(1 + 1)\n```", "Two.")
+    upstream.reply("```tool_code\nprint(1 + 1)\n```", "Two.")
     assert chat(client, "1 + 1?", tools=openai.omit).choices[0].message.content == "Two."
 
 
 def test_files_and_plots_are_linked_to_at_the_end_and_keep_the_session(
     client: openai.OpenAI, upstream: ScriptedUpstream, proxy: str
 ) -> None:
-    upstream.reply("```python\nx = 7\nopen('a.csv', 'w').write('1,2')\n```", "Done.")
+    upstream.reply("```tool_code\nx = 7\nopen('a.csv', 'w').write('1,2')\n```", "Done.")
     content = chat(client, "Write a file").choices[0].message.content
     words, link = content.split("\n\n")
     assert words == "Done."
@@ -519,7 +519,7 @@ def test_files_and_plots_are_linked_to_at_the_end_and_keep_the_session(
         {"role": "assistant", "content": content},
         {"role": "user", "content": "What is x?"},
     ]
-    upstream.reply("```python\nprint(x)\n```", "It is 7.")
+    upstream.reply("```tool_code\nprint(x)\n```", "It is 7.")
     chat(client, "", messages=history)
     assert "```text\n7\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
@@ -539,7 +539,7 @@ def test_a_cell_waits_in_its_kernel_for_the_result_of_a_clients_function(
 ) -> None:
     tools = [INTERPRETER, WEATHER]
     upstream.reply(
-        "```python\ncount = globals().get('count', 0) + 1\nw = get_weather(city='Oslo')\n"
+        "```tool_code\ncount = globals().get('count', 0) + 1\nw = get_weather(city='Oslo')\n"
         "print(count, w['temperature'] * 2)\n```"
     )
     history: list[Any] = [{"role": "user", "content": "Twice the temperature?"}]
@@ -573,7 +573,7 @@ def test_a_cell_waits_in_its_kernel_for_the_result_of_a_clients_function(
 def test_a_call_that_its_schema_refuses_raises_in_the_cell(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nget_weather(town='Oslo')\n```", "I could not.")
+    upstream.reply("```tool_code\nget_weather(town='Oslo')\n```", "I could not.")
     chat(client, "?", tools=[INTERPRETER, WEATHER])
     told = upstream.requests[-1]["messages"][-1]["content"]
     assert "TypeError" in told and "town" in told
@@ -611,7 +611,7 @@ def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
     client: openai.OpenAI, upstream: ScriptedUpstream, container: Container
 ) -> None:
     container.execute("x = 5")
-    upstream.reply("```python\nprint(x)\n```", "5")
+    upstream.reply("```tool_code\nprint(x)\n```", "5")
     chat(client, "x?", tools=[{"type": "code_interpreter", "container": container.id}])
     assert "```text\n5\n```" in upstream.requests[-1]["messages"][-1]["content"]
     with pytest.raises(openai.NotFoundError):
@@ -740,7 +740,7 @@ def test_a_conversation_is_informed_that_its_kernel_was_ended(
     ):
 
         def turn(code: str, previous: str | None = None) -> tuple[str, str]:
-            upstream.reply(f"```python\n{code}\n```", "Done.")
+            upstream.reply(f"```tool_code\n{code}\n```", "Done.")
             answer = client.responses.create(
                 model="m", input="Run it.", tools=[tool], previous_response_id=previous
             )  # type: ignore[call-overload]
@@ -773,7 +773,7 @@ def test_a_kernel_that_runs_or_waits_is_not_ended(
         assert is_refused()
     runs.http.delete(f"/containers/{runs.id}")
     with openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0) as client:
-        upstream.reply("```python\nprint(get_weather(city='Oslo'))\n```", "Done.")
+        upstream.reply("```tool_code\nprint(get_weather(city='Oslo'))\n```", "Done.")
         tools: list[Any] = [INTERPRETER, WEATHER]
         question: Any = {"role": "user", "content": "?"}
         message = chat(client, "", messages=[question], tools=tools).choices[0].message
@@ -797,7 +797,7 @@ def test_a_kernel_that_runs_or_waits_is_not_ended(
 def test_a_container_that_no_answer_used_is_not_kept(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("Hello.", "```python\n1\n```", "Done.")
+    upstream.reply("Hello.", "```tool_code\n1\n```", "Done.")
     chat(client, "Hi")
     assert list(client.containers.list()) == []
     chat(client, "Run")
@@ -809,7 +809,7 @@ def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
 ) -> None:
     tools = [INTERPRETER, WEATHER]
     upstream.reply(
-        "```python\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\n"
+        "```tool_code\nimport time\nget_weather(city='Oslo')\ntime.sleep(1)\n"
         "times = globals().get('times', 0) + 1\nprint('time', times)\n```"
     )
     question = {"role": "user", "content": "?"}

@@ -175,7 +175,7 @@ def held_the_law(url: str, upstream: ScriptedUpstream, seeds: Iterable[int]) -> 
                 continue  # `test_cell_calls` tests the calls of cells that fail
             if len(expected) > MOST_CALLS:
                 continue
-            upstream.reply(*(f"```python\n{cell}\n```" for cell in cells), "Done.")
+            upstream.reply(*(f"```tool_code\n{cell}\n```" for cell in cells), "Done.")
             calls = played(http, container)
             source = "\n# ---\n".join(cells)
             assert [*stretches(calls)] == [*stretches(expected)], f"{seed}\n{source}"

@@ -20,7 +20,7 @@ from tests.support.several_workers import two_workers
 Start = Callable[..., tuple[str, Any]]
 Json = dict[str, Any]
 COMMANDS = ["echo 'a b' > f.txt", "awk '{print $2}' f.txt; exit 3"]
-IN_PYTHON = Reply(f"```python\nshell(commands={COMMANDS})\n```")
+IN_PYTHON = Reply(f"```tool_code\nshell(commands={COMMANDS})\n```")
 NATIVE = Reply(tool_calls=[{"name": "shell", "arguments": {"commands": COMMANDS}}])
 
 

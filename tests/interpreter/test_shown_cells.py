@@ -30,10 +30,10 @@ DELETED = [("delete_file", {"path": "a.txt"})]
 @pytest.mark.parametrize(
     "reply",
     [
-        f"For example, deleting looks like this:\n\n```python\n{DELETE}\n```",
+        f"For example, deleting looks like this:\n\n```tool_code\n{DELETE}\n```",
         f"For example, deleting looks like this:\n\n```\n{DELETE}\n```",
-        "You would compute it like this:\n\n```python\nfor i in range(3)\n    print(i\n```\n\nIt is wrong.",
-        "Don't run this:\n\n```python\nimport shutil\nshutil.rmtree('/mnt/data')\n```",
+        "You would compute it like this:\n\n```tool_code\nfor i in range(3)\n    print(i\n```\n\nIt is wrong.",
+        "Don't run this:\n\n```tool_code\nimport shutil\nshutil.rmtree('/mnt/data')\n```",
     ],
 )
 def test_a_cell_that_the_words_before_it_show_is_content(
@@ -52,7 +52,7 @@ def test_a_cell_that_calls_a_tool_that_acts_waits_for_the_words_after_it(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, label: str
 ) -> None:
     reply = f"Here it is.\n\n```{label}\n{DELETE}\n```\n\nShould I run it?"
-    upstream.reply(reply, f"```python\n{DELETE}\n```")
+    upstream.reply(reply, f"```tool_code\n{DELETE}\n```")
     messages = [{"role": "user", "content": "Go."}]
     completion = ask(client, model="m", messages=messages, tools=TOOLS)
     assert (calls(completion), completion.choices[0].message.content) == ([], reply)
@@ -60,11 +60,11 @@ def test_a_cell_that_calls_a_tool_that_acts_waits_for_the_words_after_it(
 
 
 @BOTH
-@pytest.mark.parametrize(("answer", "made"), [("NO", []), (f"```python\n{DELETE}\n```", DELETED)])
+@pytest.mark.parametrize(("answer", "made"), [("NO", []), (f"```tool_code\n{DELETE}\n```", DELETED)])
 def test_about_a_doubtful_cell_the_model_is_asked_once(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, answer: str, made: Any
 ) -> None:
-    reply = f"You can delete it with:\n\n```python\n{DELETE}\n```"
+    reply = f"You can delete it with:\n\n```tool_code\n{DELETE}\n```"
     upstream.reply(reply, answer)
     completion = ask(client, model="m", messages=[{"role": "user", "content": "Go."}], tools=TOOLS)
     assert calls(completion) == made

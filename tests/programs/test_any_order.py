@@ -158,7 +158,7 @@ def test_the_world_ends_as_python_would_leave_it(
 ) -> None:
     chance = random.Random(seed)
     source = program(chance)
-    upstream.reply(f"```python\n{source}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{source}\n```", "Done.")
     world = World()
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     while True:

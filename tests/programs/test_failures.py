@@ -116,7 +116,7 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streame
 
 
 def block(source: str) -> str:
-    return f"```python\n{source}\n```"
+    return f"```tool_code\n{source}\n```"
 
 
 def played(

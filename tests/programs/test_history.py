@@ -27,7 +27,7 @@ from tests.support.tools import function, strings
 
 
 def block(code: str) -> str:
-    return f"```python\n{code}\n```"
+    return f"```tool_code\n{code}\n```"
 
 
 def last_prompt(upstream: ScriptedUpstream) -> str:
@@ -61,7 +61,7 @@ on time
 search(to="Oslo") returned:
 [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}]
 
-Calls already made are not undone. Answer the request, or write another Python block."""
+Calls already made are not undone. Answer the request, or write another tool_code block."""
 
 
 def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
@@ -180,8 +180,8 @@ OUTPUTS: list[tuple[str, str, str]] = [
     ),
     (
         "what is printed may hold a fence",
-        "print('```python\\n' + check('a2'))",
-        "Its output:\n\n````text\n```python\non time\n````",
+        "print('```tool_code\\n' + check('a2'))",
+        "Its output:\n\n````text\n```tool_code\non time\n````",
     ),
 ]
 
@@ -380,7 +380,7 @@ def test_long_arguments_are_told_once_and_lines_as_lines(
     called, prompt_text = (m["content"] for m in upstream.requests[1]["messages"][2:])
     assert len(called) + len(prompt_text) < 1.2 * len(FILE)
     assert f"[{len(FILE):,} characters]) returned:\nok" in prompt_text
-    tree = ast.parse(called.removeprefix("```python\n").removesuffix("\n```"))
+    tree = ast.parse(called.removeprefix("```tool_code\n").removesuffix("\n```"))
     call = tree.body[0].value  # type: ignore[attr-defined]
     assert ast.literal_eval(call.keywords[1].value) == FILE and called.count("\n") > 300
     assert broken_prefixes(upstream.requests) == []

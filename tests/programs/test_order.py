@@ -202,12 +202,12 @@ def test_calls_leave_together_only_where_their_order_cannot_matter(
     expected: list[list[str]],
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    upstream.reply(f"```python\n{program}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{program}\n```", "Done.")
     assert rounds(client, TOOLS) == expected
     assert len(upstream.requests) == 2
 
 
-TWO = "```python\nwrite_file('a', 'x')\nread_file('a')\nread_file('b')\n```"
+TWO = "```tool_code\nwrite_file('a', 'x')\nread_file('a')\nread_file('b')\n```"
 WRITE, READ_A, READ_B = (
     "write_file(path='a', content='x')",
     "read_file(path='a')",
@@ -265,7 +265,7 @@ def test_a_tool_says_itself_that_it_only_reads(
     frobnicate, get = function("frobnicate", strings("x")), function("get_next", strings("x"))
     frobnicate["function"]["annotations"] = {"readOnlyHint": True}
     get["function"]["parameters"]["x-read-only"] = False
-    upstream.reply("```python\nfrobnicate('1')\nget_weather('1')\nget_next('1')\n```", "Done.")
+    upstream.reply("```tool_code\nfrobnicate('1')\nget_weather('1')\nget_next('1')\n```", "Done.")
     tools = [frobnicate, get, function("get_weather", strings("x"))]
     assert rounds(client, tools) == [
         ["frobnicate(x='1')", "get_weather(x='1')"],
@@ -278,8 +278,8 @@ def test_a_call_that_waits_for_another_must_be_valid_before_anything_leaves(
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(stream_calls="block"), api_key="k", max_retries=0)
     upstream.reply(
-        "```python\nwrite_file('a', 'x')\nbash(command={'no': 'text'})\n```",
-        "```python\nbash(command='ls')\n```",
+        "```tool_code\nwrite_file('a', 'x')\nbash(command={'no': 'text'})\n```",
+        "```tool_code\nbash(command='ls')\n```",
         "Done.",
     )
     assert rounds(client, TOOLS) == [["bash(command='ls')"]]

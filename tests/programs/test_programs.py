@@ -55,26 +55,26 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
     ),
     (
         "a condition",
-        '```python\nif search("Rome"):\n    book("r")\nelse:\n    print(check("none"))\n```',
+        '```tool_code\nif search("Rome"):\n    book("r")\nelse:\n    print(check("none"))\n```',
         [[("search", {"to": "Rome"})], [("check", {"id": "none"})]],
         '{"late": 10}',
     ),
     (
         "a loop over results, whose calls go out together",
-        '```python\nstates = {}\nfor f in search("Oslo"):\n    states[f["id"]] = check(f["id"])\n'
+        '```tool_code\nstates = {}\nfor f in search("Oslo"):\n    states[f["id"]] = check(f["id"])\n'
         "print(states)\n```",
         [[("search", {"to": "Oslo"})], [("check", {"id": "a1"}), ("check", {"id": "a2"})]],
         "{'a1': {'late': 10}, 'a2': 'on time'}",
     ),
     (
         "independent calls first, then one that needs both",
-        '```python\na = search("Oslo")\nb = search("Rome")\nx = book(id=str(len(a) + len(b)))\nx\n```',
+        '```tool_code\na = search("Oslo")\nb = search("Rome")\nx = book(id=str(len(a) + len(b)))\nx\n```',
         [[("search", {"to": "Oslo"}), ("search", {"to": "Rome"})], [("book", {"id": "2"})]],
         "{'booked': '2', 'note': ''}",
     ),
     (
         "a helper function, a while loop and a call in an argument",
-        "```python\ndef best(city):\n    flights = search(city)\n    n = 0\n"
+        "```tool_code\ndef best(city):\n    flights = search(city)\n    n = 0\n"
         "    while n < len(flights) and flights[n]['price'] > 60:\n        n += 1\n"
         "    return flights[n]['id']\nprint(book(best('Oslo'), note=check('a2'))['note'])\n```",
         [
@@ -86,7 +86,7 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
     ),
     (
         "try and except around a call",
-        "```python\ntry:\n    x = search('Oslo')\n    y = x['nothing']\nexcept TypeError:\n"
+        "```tool_code\ntry:\n    x = search('Oslo')\n    y = x['nothing']\nexcept TypeError:\n"
         "    book('fallback')\nprint('ok')\n```",
         [[("search", {"to": "Oslo"})], [("book", {"id": "fallback"})]],
         "ok",
@@ -120,7 +120,7 @@ def test_a_program_runs_on_with_its_results_without_asking_the_model(
 def test_one_at_a_time_is_kept_over_turns(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
+    upstream.reply("```tool_code\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
     sent_calls, _ = agent(client, plain, parallel_tool_calls=False)
     assert sent_calls == [[("check", {"id": i})] for i in "abc"]
     assert len(upstream.requests) == 2
@@ -160,7 +160,7 @@ def test_a_conversation_may_branch_off_at_an_earlier_point(
 def test_results_may_come_in_any_order_and_over_several_requests(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\na = check('1')\nb = check('2')\nbook(id=f'{a}{b}')\n```")
+    upstream.reply("```tool_code\na = check('1')\nb = check('2')\nbook(id=f'{a}{b}')\n```")
     messages, message = started(client)
     one, two = message.tool_calls
     only_second = [*messages, result(two, "B")]
@@ -259,7 +259,7 @@ def test_a_client_may_fill_in_the_schemas_defaults(
 ) -> None:
     """Claude Code sends its Edit back with ``replace_all=False``: the program ended after each edit."""
     tools: Any = [function("search", TRIP), *TOOLS[1:]]
-    upstream.reply('```python\nbook(id=search(legs=[{"to": "Oslo"}])[0]["id"])\n```', "Asked.")
+    upstream.reply('```tool_code\nbook(id=search(legs=[{"to": "Oslo"}])[0]["id"])\n```', "Asked.")
     question: Any = {"role": "user", "content": "Go."}
     first = plain(client, model="m", messages=[question], tools=tools).choices[0].message
     [call] = first.tool_calls or ()
@@ -313,7 +313,7 @@ def test_without_a_store_the_model_is_asked_at_each_turn(
     start_proxy: StartProxy, upstream: ScriptedUpstream, settings: Any
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(**settings), api_key="k")
-    upstream.reply(CHAIN, "```python\nbook(id='a2')\n```")
+    upstream.reply(CHAIN, "```tool_code\nbook(id='a2')\n```")
     messages, message = started(client)
     history = [*messages, result(message.tool_calls[0], HITS)]
     assert calls(plain(client, model="m", messages=history, tools=TOOLS)) == [
@@ -336,7 +336,7 @@ def test_an_answer_tells_the_model_turns_that_it_saved(
             response.read()
 
 
-CHANCE = """```python
+CHANCE = """```tool_code
 import datetime
 import random
 
@@ -364,7 +364,7 @@ def test_a_huge_result_means_an_ordinary_turn(
 ) -> None:
     """What is kept has a bound; what cannot be kept costs a model turn, not an answer."""
     upstream.reply(
-        "```python\na = check('1')\nb = check(str(len(a)))\nbook(b)\n```", "As you like."
+        "```tool_code\na = check('1')\nb = check(str(len(a)))\nbook(b)\n```", "As you like."
     )
     messages, message = started(client)
     messages.append(result(message.tool_calls[0], "x" * 5_000_000))
@@ -381,7 +381,7 @@ def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     """A program of one call was run twice: when the call's line had closed, and when the block had."""
-    upstream.reply('```python\nsearch("Oslo")\n```\n')
+    upstream.reply('```tool_code\nsearch("Oslo")\n```\n')
     before = runs()
     completion = ask(client, model="m", messages=[{"role": "user", "content": "x"}], tools=TOOLS)
     assert calls(completion) == [("search", {"to": "Oslo"})]

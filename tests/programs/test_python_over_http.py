@@ -125,7 +125,7 @@ def test_what_python_runs_is_run(
     start_proxy: StartProxy, upstream: ScriptedUpstream, program: str, expected: Any
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    upstream.reply(f"```python\n{program}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{program}\n```", "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     made = []
     for _ in range(6):
@@ -156,7 +156,7 @@ def test_what_python_runs_is_run(
 def test_a_return_outside_of_a_function_ends_the_program_and_tells_its_value(
     client: openai.OpenAI, upstream: ScriptedUpstream, program: str, told: str
 ) -> None:
-    upstream.reply(f"```python\n{program}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{program}\n```", "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     first = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message
     messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], "sunny")]

@@ -108,7 +108,7 @@ def _holds_unknown(value: Any) -> bool:
 
 def played(url: str, upstream: ScriptedUpstream, source: str) -> tuple[list[tuple[str, Any]], int]:
     """The calls that a client was sent, and how many of its requests brought results."""
-    upstream.reply(f"```python\n{source}\n```")
+    upstream.reply(f"```tool_code\n{source}\n```")
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     made: list[tuple[str, Any]] = []

@@ -12,7 +12,7 @@ from tests.support.chat import calls, plain
 from tests.support.programs import TOOLS, result
 from tests.support.scripted import ScriptedUpstream
 
-BOOKINGS = "```python\nbooked = [book('1'), book('2'), book('3')]\nprint(booked)\n```"
+BOOKINGS = "```tool_code\nbooked = [book('1'), book('2'), book('3')]\nprint(booked)\n```"
 GO: dict[str, Any] = {"role": "user", "content": "Go."}
 
 
@@ -111,7 +111,7 @@ def test_results_count_wherever_they_stand(
 
 
 CHAIN = (
-    "```python\na = check('1')\nb = check('2')\nc = book(a)\nd = book(b)\nprint(a, b, c, d)\n```"
+    "```tool_code\na = check('1')\nb = check('2')\nc = book(a)\nd = book(b)\nprint(a, b, c, d)\n```"
 )
 
 
@@ -148,7 +148,7 @@ def test_a_result_that_a_client_has_forgotten_since_stays_known(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """Agents cut old results out of long histories."""
-    upstream.reply("```python\na = check('1')\nb = check('2' + a)\nprint(a, b)\n```", "Done.")
+    upstream.reply("```tool_code\na = check('1')\nb = check('2' + a)\nprint(a, b)\n```", "Done.")
     [one] = ask(client, [GO]).choices[0].message.tool_calls
     messages = [GO, assistant(one), result(one, "A")]
     [two] = ask(client, messages).choices[0].message.tool_calls

@@ -228,7 +228,7 @@ def test_any_spelling_is_its_text_or_its_value(
 
 def _sent(client: openai.OpenAI, upstream: ScriptedUpstream, program: str) -> Any:
     """The argument of the first call that is not of `get`."""
-    upstream.reply(f"```python\n{program}\n```")
+    upstream.reply(f"```tool_code\n{program}\n```")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     for _ in range(6):
         message = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message

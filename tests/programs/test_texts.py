@@ -103,7 +103,7 @@ def test_a_whole_result_is_printed_as_it_came(
 ) -> None:
     """``print(read_file("package.json"))`` told the model Python's repr of what the file says."""
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    upstream.reply(f"```python\n{program}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{program}\n```", "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     first = plain(client, model="m", messages=messages, tools=TOOLS).choices[0].message
     messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], text)]
@@ -155,7 +155,7 @@ def _sent_next(
     client: openai.OpenAI, upstream: ScriptedUpstream, program: str, text: str, tools: list[Any]
 ) -> Any:
     """The arguments of the call that the program makes of its first result."""
-    upstream.reply(f"```python\n{program}\n```")
+    upstream.reply(f"```tool_code\n{program}\n```")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     first = plain(client, model="m", messages=messages, tools=tools).choices[0].message
     messages += [first.model_dump(exclude_none=True), result(first.tool_calls[0], text)]

@@ -108,7 +108,7 @@ def test_a_trigger_makes_the_summary_the_only_output(
 
 @pytest.mark.parametrize("tools", ["tools", "additional_tools"])
 def test_code_in_a_summary_is_no_call(proxy: str, upstream: ScriptedUpstream, tools: str) -> None:
-    upstream.reply("```python\nget_weather(location='Oslo')\n```")
+    upstream.reply("```tool_code\nget_weather(location='Oslo')\n```")
     offered = {"type": "additional_tools", "role": "developer", "tools": [GET_WEATHER]}
     fields = {"tools": [GET_WEATHER]} if tools == "tools" else {}
     items = [*([] if fields else [offered]), *LONG, TRIGGER]

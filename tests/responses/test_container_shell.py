@@ -27,7 +27,7 @@ def body(*tools: Json, **options: Any) -> Json:
 
 def call(*commands: str, **options: int) -> str:
     more = "".join(f", {name}={value}" for name, value in options.items())
-    return f"```python\nshell(commands={[*commands]!r}{more})\n```"
+    return f"```tool_code\nshell(commands={[*commands]!r}{more})\n```"
 
 
 def items(response: Json, kind: str) -> list[Json]:
@@ -91,7 +91,7 @@ def test_the_conversation_keeps_its_container_and_the_start_of_its_prompt(
     upstream.reply("Written.")
     upstream.reply(call("cat n"))
     upstream.reply("It is 1.")
-    upstream.reply("```python\nprint(open('n').read())\n```")
+    upstream.reply("```tool_code\nprint(open('n').read())\n```")
     upstream.reply("Still 1.")
     first = ask(proxy, body())
     history = [{"role": "user", "content": "?"}, *first["output"], {"role": "user", "content": "!"}]
@@ -114,7 +114,7 @@ def test_the_conversation_keeps_its_container_and_the_start_of_its_prompt(
 def test_a_cell_may_run_commands_in_a_container_of_their_own(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nx = 4\nprint(shell(commands=['echo 5'])[0]['stdout'], x)\n```")
+    upstream.reply("```tool_code\nx = 4\nprint(shell(commands=['echo 5'])[0]['stdout'], x)\n```")
     upstream.reply("5 and 4.")
     response = ask(proxy, body(SHELL, INTERPRETER, include=["code_interpreter_call.outputs"]))
     [cell] = items(response, "code_interpreter_call")
@@ -130,7 +130,7 @@ def test_a_program_that_the_model_repeats_runs_each_time(
 ) -> None:
     """The fourth time was a 500: a run was held at its call, of which nothing was recorded."""
     code = "import re\nr = shell(commands=['true'])\nprint(re.sub('x', 'y', str(r)))"
-    upstream.reply(*[f"```python\n{code}\n```"] * 4, *["Done."] * 4)
+    upstream.reply(*[f"```tool_code\n{code}\n```"] * 4, *["Done."] * 4)
     asked = body(*tools)
     response = check_events(ask_stream(proxy, asked)) if stream else ask(proxy, asked)
     assert response["status"] == "completed"

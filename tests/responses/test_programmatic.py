@@ -40,7 +40,7 @@ TOOLS = [
 
 
 def python(code: str) -> str:
-    return f"```python\n{code}\n```"
+    return f"```tool_code\n{code}\n```"
 
 
 def result_of(call: Json) -> Json:

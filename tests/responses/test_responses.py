@@ -175,7 +175,7 @@ def test_a_conversation_may_branch_off_at_any_response(
     assert [message["content"] for message in told(upstream)] == ["1?", "One.", "3?"]
 
 
-PROGRAM = """```python
+PROGRAM = """```tool_code
 flights = search(to="Paris")
 best = min(flights, key=lambda flight: flight["price"])
 book(flight=best["id"])
@@ -223,7 +223,7 @@ def test_calls_that_come_back_each_with_its_output_are_still_of_one_answer(
 ) -> None:
     """A loop over the calls that appends each with its output had the program's results apart."""
     tools = [function("get_one"), function("get_two"), function("add", "a", "b")]
-    upstream.reply("```python\na = get_one()\nb = get_two()\nadd(a=str(a), b=str(b))\n```")
+    upstream.reply("```tool_code\na = get_one()\nb = get_two()\nadd(a=str(a), b=str(b))\n```")
     items: list[Any] = [{"role": "user", "content": "Add them."}]
     for n, call in enumerate(client.responses.create(model="m", input=items, tools=tools).output):
         assert call.type == "function_call"
@@ -239,7 +239,7 @@ def test_calls_that_come_back_each_with_its_output_are_still_of_one_answer(
 def test_a_custom_tools_output_reaches_the_model(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nshell('ls')\n```", "A file.")
+    upstream.reply("```tool_code\nshell('ls')\n```", "A file.")
     tools: Any = [SHELL]
     first = client.responses.create(model="m", input="What is here?", tools=tools)
     [call] = first.output

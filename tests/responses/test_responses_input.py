@@ -172,12 +172,12 @@ OTHER = "call_" + "1" * 20 + "0000"
         pytest.param(
             [CELL, {**CELL, "id": "ci_2", "outputs": None}],
             [
-                {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
+                {"role": "assistant", "content": "```tool_code\nprint(6 * 7)\n```"},
                 {
                     "role": "user",
                     "content": f"The block ran. Its output:\n\n```text\n42\n```\n\n{GO_ON}",
                 },
-                {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
+                {"role": "assistant", "content": "```tool_code\nprint(6 * 7)\n```"},
                 {"role": "user", "content": f"The block ran. It printed nothing.\n\n{GO_ON}"},
             ],
             id="cells",
@@ -194,7 +194,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                 }
             ],
             [
-                {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
+                {"role": "assistant", "content": "```tool_code\nprint(6 * 7)\n```"},
                 {
                     "role": "user",
                     "content": "The block failed. Its output:\n\n"
@@ -209,7 +209,7 @@ OTHER = "call_" + "1" * 20 + "0000"
             [
                 {"role": "assistant", "tool_calls": [told_call(ONE)]},
                 {"role": "tool", "content": "done", "tool_call_id": ONE},
-                {"role": "assistant", "content": "```python\nprint(6 * 7)\n```"},
+                {"role": "assistant", "content": "```tool_code\nprint(6 * 7)\n```"},
                 {
                     "role": "user",
                     "content": f"The block ran. Its output:\n\n```text\n42\n```\n\n{GO_ON}",

@@ -45,19 +45,19 @@ def told_to_model(upstream: ScriptedUpstream) -> str:
 
 REPLIES: dict[str, list[str]] = {
     "no code": ["It is 4."],
-    "one cell": ["```python\nprint(2 + 2)\n```", "It is 4."],
+    "one cell": ["```tool_code\nprint(2 + 2)\n```", "It is 4."],
     "words before and between": [
-        "First:\n```python\nx = 1\n```",
-        "Then:\n```python\nx + 1\n```",
+        "First:\n```tool_code\nx = 1\n```",
+        "Then:\n```tool_code\nx + 1\n```",
         "Two.",
     ],
-    "a mistake and its fix": ["```python\n1 / 0\n```", "```python\nprint(1)\n```", "Done."],
-    "reasoning": ["<think>hm</think>```python\nprint(3)\n```", "Three."],
+    "a mistake and its fix": ["```tool_code\n1 / 0\n```", "```tool_code\nprint(1)\n```", "Done."],
+    "reasoning": ["<think>hm</think>```tool_code\nprint(3)\n```", "Three."],
     "a file": [
-        "```python\nopen('a.csv', 'w').write('1')\n```",
+        "```tool_code\nopen('a.csv', 'w').write('1')\n```",
         "See [it](sandbox:/mnt/data/a.csv).",
     ],
-    "a file and no words of it": ["```python\nopen('a.csv', 'w').write('1')\n```", "Done."],
+    "a file and no words of it": ["```tool_code\nopen('a.csv', 'w').write('1')\n```", "Done."],
 }
 
 
@@ -88,7 +88,7 @@ def anonymous(response: Json) -> Json:
 def test_the_items_are_the_cell_its_output_and_the_answer(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nprint(2 + 2)\n```", "It is 4.")
+    upstream.reply("```tool_code\nprint(2 + 2)\n```", "It is 4.")
     response = ask(proxy, body("2 + 2?"))
     cell, message = response["output"]
     assert {name: cell[name] for name in ("type", "code", "status", "outputs")} == {
@@ -104,7 +104,7 @@ def test_words_before_and_behind_code_are_parted_in_output_text(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """They were "I count.It is 2.": the SDK joins all texts. The model gets back what it wrote."""
-    upstream.reply("I count.\n```python\nprint(1 + 1)\n```", "It is 2.")
+    upstream.reply("I count.\n```tool_code\nprint(1 + 1)\n```", "It is 2.")
     tools: Any = body()["tools"]
     first = client.responses.create(model="m", input="1 + 1?", tools=tools)
     assert first.output_text == "I count.\n\nIt is 2."
@@ -117,12 +117,12 @@ def test_words_before_and_behind_code_are_parted_in_output_text(
 def test_outputs_are_left_out_unless_they_are_asked_for(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nprint(1)\n```", "1")
+    upstream.reply("```tool_code\nprint(1)\n```", "1")
     assert ask(proxy, body(include=[]))["output"][0]["outputs"] is None
 
 
 def test_the_events_of_a_cell_come_in_openais_order(proxy: str, upstream: ScriptedUpstream) -> None:
-    upstream.reply("```python\nprint(1)\n```", "One.")
+    upstream.reply("```tool_code\nprint(1)\n```", "One.")
     kinds = [event["type"].removeprefix("response.") for event in ask_stream(proxy, body())]
     assert list(dict.fromkeys(kinds)) == [
         "created",
@@ -147,7 +147,7 @@ def test_a_plot_is_an_image_output_and_a_cited_file(
 ) -> None:
     pytest.importorskip("matplotlib")
     upstream.reply(
-        "```python\nimport matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\n"
+        "```tool_code\nimport matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1))\n"
         "plt.plot([1, 4, 9])\nplt.savefig('squares.png')\nplt.close()\nplt.plot([1])\nplt.show()\n```",
         "Here it is: ![squares](sandbox:/mnt/data/squares.png).",
     )
@@ -179,9 +179,9 @@ def test_a_plot_is_an_image_output_and_a_cited_file(
 def test_a_conversation_keeps_its_variables(
     proxy: str, upstream: ScriptedUpstream, kept: bool
 ) -> None:
-    upstream.reply("```python\nx = 41\n```", "Done.")
+    upstream.reply("```tool_code\nx = 41\n```", "Done.")
     first = ask(proxy, body("Set x"))
-    upstream.reply("```python\nprint(x + 1)\n```", "42")
+    upstream.reply("```tool_code\nprint(x + 1)\n```", "42")
     if kept:
         second = ask(proxy, body("x + 1?", previous_response_id=first["id"]))
     else:
@@ -198,7 +198,7 @@ def test_a_cell_that_comes_back_without_its_outputs_is_told_with_those_that_were
     proxy: str, upstream: ScriptedUpstream, kept: bool
 ) -> None:
     """PydanticAI sends `outputs: null`; the model was told that the cell had printed nothing."""
-    upstream.reply("```python\nprint(6 * 7)\n```", "Done.", "Yes.")
+    upstream.reply("```tool_code\nprint(6 * 7)\n```", "Done.", "Yes.")
     cell, message = ask(proxy, body("6 * 7?", store=kept))["output"]
     history = [{"role": "user", "content": "6 * 7?"}, {**cell, "outputs": None}, message]
     second = ask(proxy, body(input=[*history, {"role": "user", "content": "Sure?"}]))
@@ -219,7 +219,7 @@ def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
         return check_events(ask_stream(proxy, asked)) if stream else ask(proxy, asked)
 
     upstream.reply(
-        "```python\nn = globals().get('n', 0) + 1\nprint('before')\n"
+        "```tool_code\nn = globals().get('n', 0) + 1\nprint('before')\n"
         "w = get_weather(city='Oslo')\nprint(n, w['t'])\n```"
     )
     first = answer(body(tools=tools))
@@ -245,7 +245,7 @@ def test_a_result_that_comes_when_nothing_waits_any_more_is_an_ordinary_turn(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     tools = [INTERPRETER, WEATHER]
-    upstream.reply("```python\nget_weather(city='Oslo')\n```")
+    upstream.reply("```tool_code\nget_weather(city='Oslo')\n```")
     first = ask(proxy, body(tools=tools))
     cell, call = first["output"]
     httpx2.delete(f"{proxy}/v1/containers/{cell['container_id']}")
@@ -259,7 +259,7 @@ def test_a_result_that_comes_when_nothing_waits_any_more_is_an_ordinary_turn(
 def test_max_tool_calls_bounds_the_cells_of_a_response(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nprint(1)\n```", "No more.")
+    upstream.reply("```tool_code\nprint(1)\n```", "No more.")
     response = ask(proxy, body(max_tool_calls=1))
     assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
     assert "No more code can be run" in told_to_model(upstream)
@@ -269,13 +269,13 @@ def test_max_tool_calls_bounds_the_cells_of_a_response(
 def test_a_required_cell_is_asked_for_again(
     proxy: str, upstream: ScriptedUpstream, choice: Any
 ) -> None:
-    upstream.reply("It is surely 4.", "```python\nprint(2 + 2)\n```", "It is 4.")
+    upstream.reply("It is surely 4.", "```tool_code\nprint(2 + 2)\n```", "It is 4.")
     response = ask(proxy, body(tool_choice=choice))
     assert [item["type"] for item in response["output"]] == ["code_interpreter_call", "message"]
 
 
 def test_no_code_is_run_when_no_tool_is_chosen(proxy: str, upstream: ScriptedUpstream) -> None:
-    upstream.reply("```python\nprint(1)\n```")
+    upstream.reply("```tool_code\nprint(1)\n```")
     response = ask(proxy, body(tool_choice="none"))
     assert [item["type"] for item in response["output"]] == ["message"]
 
@@ -288,7 +288,7 @@ def test_structured_output_comes_after_code(
     class Answer(BaseModel):
         value: int
 
-    upstream.reply("```python\nprint(2 + 2)\n```", '```json\n{"value": "4"}\n```')
+    upstream.reply("```tool_code\nprint(2 + 2)\n```", '```json\n{"value": "4"}\n```')
     response = client.responses.parse(
         model="qwq",
         input="2 + 2?",
@@ -302,7 +302,7 @@ def test_a_file_of_the_files_api_is_in_the_container(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     file = client.files.create(file=("data.csv", b"1,2"), purpose="user_data")
-    upstream.reply("```python\nprint(open('/mnt/data/data.csv').read())\n```", "1,2")
+    upstream.reply("```tool_code\nprint(open('/mnt/data/data.csv').read())\n```", "1,2")
     container: Any = {"type": "auto", "file_ids": [file.id]}
     client.responses.create(
         model="qwq", input="?", tools=[{"type": "code_interpreter", "container": container}]
@@ -323,11 +323,11 @@ def test_a_file_in_the_input_is_put_into_the_container_once(
         part |= {"filename": "data.csv", "file_data": "data:text/csv;base64,MSwy"}
     asked = [{"role": "user", "content": [part, {"type": "input_text", "text": "Add 3"}]}]
     upstream.reply(
-        "```python\nprint(open('data.csv').read(), file=open('data.csv', 'a'))\n```", "Ok."
+        "```tool_code\nprint(open('data.csv').read(), file=open('data.csv', 'a'))\n```", "Ok."
     )
     first = ask(proxy, body(input=asked))
     assert "[the file /mnt/data/data.csv]" in json.dumps(upstream.requests[0]["messages"])
-    upstream.reply("```python\nprint(open('data.csv').read())\n```", "Ok.")
+    upstream.reply("```tool_code\nprint(open('data.csv').read())\n```", "Ok.")
     second = ask(proxy, body("And now?", previous_response_id=first["id"]))
     assert second["output"][0]["outputs"] == [{"type": "logs", "logs": "1,21,2\n\n"}]
 
@@ -406,10 +406,10 @@ def test_a_conversation_whose_container_has_expired_goes_on_in_a_new_one(
 ) -> None:
     clock = [time.time()]
     proxy = start_proxy(now=lambda: clock[0])
-    upstream.reply("```python\nx = 1\n```", "Done.")
+    upstream.reply("```tool_code\nx = 1\n```", "Done.")
     first = ask(proxy, body("Set x"))
     clock[0] += 21 * 60
-    upstream.reply("```python\nprint('x' in globals())\n```", "No.")
+    upstream.reply("```tool_code\nprint('x' in globals())\n```", "No.")
     second = ask(proxy, body("Is x set?", previous_response_id=first["id"]))
     assert second["output"][0]["outputs"] == [{"type": "logs", "logs": "False\n"}]
     assert second["output"][0]["container_id"] != first["output"][0]["container_id"]
@@ -419,7 +419,7 @@ def test_a_cell_that_the_user_declines_is_told_to_the_model(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(interpreter_approval=True, approval_seconds=0.1)
-    upstream.reply("```python\nprint(1)\n```", "As you wish.")
+    upstream.reply("```tool_code\nprint(1)\n```", "As you wish.")
     response = ask(proxy, body())
     cell, message = response["output"]
     assert cell["status"] == "failed"

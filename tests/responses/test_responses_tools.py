@@ -135,7 +135,7 @@ def test_what_was_left_out_is_counted(proxy: str, upstream: ScriptedUpstream) ->
 def test_a_namespaces_tools_are_called_in_it(
     proxy: str, upstream: ScriptedUpstream, written: str, expected: Json
 ) -> None:
-    upstream.reply(f"```python\n{written}\n```")
+    upstream.reply(f"```tool_code\n{written}\n```")
     response = check_events(ask_stream(proxy, request(GET_WEATHER, CRM)))
     [item] = response["output"]
     assert item | expected == item
@@ -147,7 +147,7 @@ def test_a_namespaces_tools_are_called_in_it(
 def test_a_call_in_a_namespace_comes_back_with_its_result(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\ncrm_find(name='Ada')\n```", "She is known.")
+    upstream.reply("```tool_code\ncrm_find(name='Ada')\n```", "She is known.")
     first = ask(proxy, request(CRM))
     result = {"call_id": first["output"][0]["call_id"], "output": "customer 1"}
     history = [*first["output"], {"type": "function_call_output", **result}]
@@ -157,14 +157,14 @@ def test_a_call_in_a_namespace_comes_back_with_its_result(
 
 
 def test_a_namespaces_tool_can_be_required(proxy: str, upstream: ScriptedUpstream) -> None:
-    upstream.reply("```python\ncrm_find(name='Ada')\n```")
+    upstream.reply("```tool_code\ncrm_find(name='Ada')\n```")
     choice = {"type": "function", "namespace": "crm", "name": "find"}
     [item] = ask(proxy, request(GET_WEATHER, CRM, tool_choice=choice))["output"]
     assert (item["namespace"], item["name"]) == ("crm", "find")
 
 
 def test_a_namespace_can_be_allowed(proxy: str, upstream: ScriptedUpstream) -> None:
-    upstream.reply("```python\ncrm_find(name='Ada')\n```")
+    upstream.reply("```tool_code\ncrm_find(name='Ada')\n```")
     allowed = {
         "type": "allowed_tools",
         "mode": "auto",
@@ -183,7 +183,7 @@ def test_tools_that_the_input_brings_along_are_offered(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     brought = {"type": "additional_tools", "role": "developer", "tools": [CRM, GET_WEATHER]}
-    upstream.reply("```python\ncrm_find(name='Ada')\n```")
+    upstream.reply("```tool_code\ncrm_find(name='Ada')\n```")
     body = request(GET_WEATHER, input=[brought, {"role": "user", "content": "Do it."}])
     response = check_events(ask_stream(proxy, body))
     assert response["output"][0]["namespace"] == "crm"
@@ -258,7 +258,7 @@ def test_a_tool_that_the_client_runs_is_called_by_an_item_of_its_own(
     output: Json,
     said: str,
 ) -> None:
-    upstream.reply(f"```python\n{written}\n```", "Done.")
+    upstream.reply(f"```tool_code\n{written}\n```", "Done.")
     first = check_events(ask_stream(proxy, request(tool, tool_choice="required")))
     [item] = first["output"]
     assert item["type"] == kind and item["status"] == "completed"
@@ -274,7 +274,7 @@ def test_a_tool_that_the_client_runs_is_called_by_an_item_of_its_own(
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
 def test_such_a_tool_can_be_chosen(proxy: str, upstream: ScriptedUpstream, kind: str) -> None:
     written = next(call[1] for call in CALLS if call[0]["type"] == kind)
-    upstream.reply(f"```python\n{written}\n```")
+    upstream.reply(f"```tool_code\n{written}\n```")
     body = request({"type": kind}, GET_WEATHER, tool_choice={"type": kind})
     _, _, response = send(f"{proxy}/v1/responses", body)
     assert response["output"][0]["type"] == f"{kind}_call"
@@ -284,7 +284,7 @@ def test_such_a_tool_can_be_chosen(proxy: str, upstream: ScriptedUpstream, kind:
 def test_arguments_of_such_a_tool_are_held_to_its_schema(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nshell(command='ls')\n```", "```python\nshell(['ls'])\n```")
+    upstream.reply("```tool_code\nshell(command='ls')\n```", "```tool_code\nshell(['ls'])\n```")
     response = ask(proxy, request({"type": "shell"}))
     assert response["output"][0]["action"]["commands"] == ["ls"]
     assert "commands" in upstream.requests[1]["messages"][-1]["content"]
@@ -423,7 +423,7 @@ def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
 def test_codex_is_served_as_it_comes(proxy: str, upstream: ScriptedUpstream) -> None:
     [body] = [one["body"] for one in recorded_requests("/v1/responses") if "codex" in one["name"]]
     upstream.reply(
-        '```python\nexec_command(cmd="ls")\n```', "```python\nmulti_agent_v1_spawn_agent()\n```"
+        '```tool_code\nexec_command(cmd="ls")\n```', "```tool_code\nmulti_agent_v1_spawn_agent()\n```"
     )
     response = check_events(ask_stream(proxy, body))
     [call] = response["output"]

@@ -95,7 +95,7 @@ def test_what_a_client_of_the_code_interpreter_sends_is_answered(
 # What the proxy answers
 
 TOOLS: Json = {"tools": [GET_WEATHER, SHELL]}
-BOTH = "```python\nfor city in ['London', 'Paris']:\n    get_weather(city)\n```"
+BOTH = "```tool_code\nfor city in ['London', 'Paris']:\n    get_weather(city)\n```"
 LONDON_CALL = ("function_call", '{"location":"London"}')
 PARIS_CALL = ("function_call", '{"location":"Paris"}')
 
@@ -124,7 +124,7 @@ ROWS = [
     Row("one call", TOOLS, (LONDON,), (LONDON_CALL,)),
     Row("two calls", TOOLS, (BOTH,), (LONDON_CALL, PARIS_CALL)),
     Row("words, then a call", TOOLS, (f"Hm.\n{LONDON}",), (said("Hm."), LONDON_CALL)),
-    Row("a custom tool", TOOLS, ("```python\nshell('ls')\n```",), (("custom_tool_call", "ls"),)),
+    Row("a custom tool", TOOLS, ("```tool_code\nshell('ls')\n```",), (("custom_tool_call", "ls"),)),
     Row(
         "reasoning in a field",
         {},
@@ -137,7 +137,7 @@ ROWS = [
         (f"<think>Look it up.</think>\n{LONDON}",),
         (("reasoning", "Look it up."), LONDON_CALL),
     ),
-    Row("repaired", TOOLS, ("```python\nget_weather(town=1)\n```", LONDON), (LONDON_CALL,)),
+    Row("repaired", TOOLS, ("```tool_code\nget_weather(town=1)\n```", LONDON), (LONDON_CALL,)),
     Row(
         "cut off",
         TOOLS,

@@ -33,7 +33,7 @@ CRM: Json = {
 REFUND = deferred("refund_order", "Pay an order back.")
 CLOCK = deferred("clock", "The time at a place.", defer_loading=False)
 TOOLS: list[Any] = [{"type": "tool_search"}, CRM, REFUND, CLOCK]
-SEARCH = "I look.\n\n```python\nsearch_tools(query='merge customers')\n```"
+SEARCH = "I look.\n\n```tool_code\nsearch_tools(query='merge customers')\n```"
 
 
 @pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
@@ -41,7 +41,7 @@ def test_a_search_is_two_items_and_what_it_found_stays_found(
     start_proxy: Any, upstream: ScriptedUpstream, how: str
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    upstream.reply(SEARCH, "```python\ncrm_merge(id='c1')\n```", "Merged.", "Bye.")
+    upstream.reply(SEARCH, "```tool_code\ncrm_merge(id='c1')\n```", "Merged.", "Bye.")
     items: list[Any] = []
     before: Any = None
     for said in ("Merge c1.", None, "Thanks."):
@@ -133,11 +133,11 @@ def test_a_deferred_mcp_server_is_only_listed(
 ) -> None:
     """The tools of the operator's server are called as always. Before its first call the server is in the
     output of a search, without which the Agents SDK for JavaScript refuses the call."""
-    search = "```python\nsearch_tools(query='the price of an article')\n```"
+    search = "```tool_code\nsearch_tools(query='the price of an article')\n```"
     with shop_over_http() as shop:
         item: Json = {"type": "mcp", "server_label": "shop", "defer_loading": True}
         tools = [{"type": "tool_search"}, item | {"require_approval": approval}]
-        upstream.reply(*([search] if searched else []), "```python\nprice(article='tea')\n```")
+        upstream.reply(*([search] if searched else []), "```tool_code\nprice(article='tea')\n```")
         url = f"{start_proxy(mcp={'shop': {'url': shop.url}})}/responses"
         body: Json = {"model": "m", "input": "Tea?", "tools": tools}
         upstream.reply(*(["It costs 3."] if approval == "never" else []))
@@ -172,8 +172,8 @@ def test_a_call_without_a_search_loads_its_tool_first(
 ) -> None:
     """Once in a run of the client, which starts at the user's message; the model does not see it."""
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
-    call = "```python\ncrm_merge(id='c1')\nrefund_order(id='o1')\nclock(id='Oslo')\n```"
-    upstream.reply(call, "```python\ncrm_merge(id='c2')\n```", "Done.", call)
+    call = "```tool_code\ncrm_merge(id='c1')\nrefund_order(id='o1')\nclock(id='Oslo')\n```"
+    upstream.reply(call, "```tool_code\ncrm_merge(id='c2')\n```", "Done.", call)
     items: list[Any] = []
     runs: list[list[Any]] = []
     new: list[Any] = []
@@ -239,11 +239,11 @@ def test_a_client_searches_itself_and_what_it_sends_can_be_called_from_then_on(
     """The second search adds another member of a namespace that is known in part."""
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(
-        "I look.\n\n```python\ntool_search(goal='merge')\n```",
-        "```python\ncrm_merge(id='c1')\n```",
-        "```python\ntool_search(goal='find')\n```",
-        "```python\ncrm_find(id='c1')\nrefund_order(id='o1')\n```",
-        "```python\ntool_search(goal='fly')\n```",
+        "I look.\n\n```tool_code\ntool_search(goal='merge')\n```",
+        "```tool_code\ncrm_merge(id='c1')\n```",
+        "```tool_code\ntool_search(goal='find')\n```",
+        "```tool_code\ncrm_find(id='c1')\nrefund_order(id='o1')\n```",
+        "```tool_code\ntool_search(goal='fly')\n```",
         "Done.",
     )
     loaded = {"merge": [part(MERGE)], "find": [part(FIND), REFUND], "fly": []}
@@ -294,7 +294,7 @@ def test_a_client_searches_itself_and_what_it_sends_can_be_called_from_then_on(
 def test_without_parameters_the_model_names_paths(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\ntool_search(paths=['crm'])\n```")
+    upstream.reply("```tool_code\ntool_search(paths=['crm'])\n```")
     tools = [{"type": "tool_search", "execution": "client"}, CRM, CLOCK]
     answer = send(f"{start_proxy()}/responses", {"model": "m", "input": "Hi.", "tools": tools})
     [call] = answer[2]["output"]
@@ -355,7 +355,7 @@ def test_beside_a_clients_search_tools_that_exceed_the_limit_are_found_here(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     many = [deferred(f"tool_{n}", "Do. " * 20, defer_loading=False) for n in range(60)]
-    upstream.reply("```python\nsearch_tools(query='tool_59')\n```", "Done.")
+    upstream.reply("```tool_code\nsearch_tools(query='tool_59')\n```", "Done.")
     body = {"model": "m", "input": "Merge.", "tools": [CLIENT_SEARCH, CRM, *many]}
     send(f"{start_proxy(tool_tokens=500)}/responses", body)
     first, second = (str(request["messages"]) for request in upstream.requests)
@@ -369,7 +369,7 @@ def test_the_namespace_of_a_deferred_function_is_its_name(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     """The Agents SDK for Python finds such a function only by that namespace."""
-    upstream.reply("```python\nrefund_order(id='o1')\n```", "Done.")
+    upstream.reply("```tool_code\nrefund_order(id='o1')\n```", "Done.")
     url = f"{start_proxy()}/responses"
     body: Json = {"model": "m", "input": "Refund o1.", "tools": TOOLS}
     answer = send(url, body)[2]

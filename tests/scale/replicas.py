@@ -20,7 +20,7 @@ from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, Ask, 
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
-CELL = "```python\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
+CELL = "```tool_code\nx = 6\nprint('asking')\nprice = get_price(about='a')\nprint(x * price)\n```"
 TOKEN = secrets.token_hex(16)
 
 

@@ -112,10 +112,10 @@ def test_a_cell_that_goes_on_when_its_replica_is_killed_is_not_run_twice(
 ) -> None:
     """It had its results and ran: what it did stays done, and the client's next try is an ordinary turn."""
     cell = (
-        "```python\nimport time\ntries = globals().get('tries', 0) + 1\n"
+        "```tool_code\nimport time\ntries = globals().get('tries', 0) + 1\n"
         "price = get_price(about='a')\nbought = True\nwhile True: time.sleep(0.1)\n```"
     )
-    upstream.reply(cell, "I do not know.", "```python\nprint(tries, bought)\n```", "Once.")
+    upstream.reply(cell, "I do not know.", "```tool_code\nprint(tries, bought)\n```", "Once.")
     messages: list[Any] = [{"role": "user", "content": "Buy."}]
     messages += results(chat_at(replicas, 1, messages, [INTERPRETER, PRICE]), "2")
     asked = {"model": "m", "messages": messages, "tools": [INTERPRETER, PRICE]}
@@ -140,7 +140,7 @@ def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
 ) -> None:
     """The first replica is in the middle of one cell and has another that waits: it is the second's now."""
     upstream.reply(
-        "```python\nprint('asking')\nprice = get_price(about='a')\nprint(6 * price)\n```",
+        "```tool_code\nprint('asking')\nprice = get_price(about='a')\nprint(6 * price)\n```",
         "Twelve.",
     )
     messages: list[Any] = [{"role": "user", "content": "How much?"}]

@@ -132,7 +132,7 @@ def test_while_redis_is_away_the_replica_that_was_asked_decides(
 def test_a_cell_of_a_chat_is_approved_at_the_other_replica(
     replicas: Replicas, pool: ThreadPoolExecutor, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("```python\nprint(6 * 7)\n```", "Forty-two.")
+    upstream.reply("```tool_code\nprint(6 * 7)\n```", "Forty-two.")
     container = replicas.at(0, "/v1/containers", {"name": "c", "approval": "required"})["id"]
     tool = {**INTERPRETER, "container": container}
     asked = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [tool]}

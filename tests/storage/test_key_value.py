@@ -427,7 +427,7 @@ def test_a_store_that_goes_down_costs_a_model_turn_not_an_answer(
         api_key="k",
         max_retries=0,
     )
-    upstream.reply(CHAIN, "```python\nbook(id='a2')\n```", "Booked.")
+    upstream.reply(CHAIN, "```tool_code\nbook(id='a2')\n```", "Booked.")
     messages, message = started(client)
     messages.append(result(message.tool_calls[0], HITS))
     first = plain(client, model="m", messages=messages, tools=TOOLS)

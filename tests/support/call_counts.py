@@ -40,7 +40,7 @@ _WARM_UPS = 2
 _REPEATS = 2
 _SETTLED_SECONDS = 0.12
 """After this time a worker has recorded a request that has ended."""
-_CALL = 'Let me look.\n\n```python\nget_weather(location="Oslo")\n```\n'
+_CALL = 'Let me look.\n\n```tool_code\nget_weather(location="Oslo")\n```\n'
 _WORDS = "word " * 40
 
 

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletion
 
 ASK: list[Any] = [{"role": "user", "content": "What's the weather in London?"}]
 
-LONDON = '```python\nget_weather(location="London")\n```'
+LONDON = '```tool_code\nget_weather(location="London")\n```'
 
 
 def calls(completion: ChatCompletion) -> list[tuple[str, Any]]:

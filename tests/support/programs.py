@@ -39,7 +39,7 @@ def check(id: str) -> Any:
 
 LOCAL: dict[str, Callable[..., Any]] = {"search": search, "book": book, "check": check}
 
-CHAIN = """```python
+CHAIN = """```tool_code
 hits = search(to="Oslo")
 cheap = min(hits, key=lambda f: f["price"])
 done = book(id=cheap["id"])

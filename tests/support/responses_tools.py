@@ -34,4 +34,4 @@ FORM: Json = {
     }
 }
 
-LONDON = '```python\nget_weather(location="London")\n```'
+LONDON = '```tool_code\nget_weather(location="London")\n```'

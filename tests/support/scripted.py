@@ -6,7 +6,7 @@ and fails in the ways that real upstreams fail. Does not know how to talk like a
 `stop`, no tokenizer.
 
     with ScriptedUpstream() as upstream:
-        upstream.reply("Hello!", "```python\\nget_weather('Oslo')\\n```", chunks=4)
+        upstream.reply("Hello!", "```tool_code\\nget_weather('Oslo')\\n```", chunks=4)
         upstream.reply(lambda body: f"You sent {len(body['messages'])} messages")
         client = openai.OpenAI(base_url=upstream.base_url, api_key="any")
 """

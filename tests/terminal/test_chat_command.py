@@ -42,8 +42,8 @@ def send_mail(to: str) -> str:
 
 def _hidden() -> None: ...
 '''
-WEATHER = '```python\nget_weather(place=Place(city="London"))\n```'
-MAIL = '```python\nsend_mail(to="eve")\n```'
+WEATHER = '```tool_code\nget_weather(place=Place(city="London"))\n```'
+MAIL = '```tool_code\nsend_mail(to="eve")\n```'
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_tools_may_exit_wait_and_have_any_files_name(
         "def leave() -> str:\n    sys.exit('bye')\n"
         "async def wait() -> str:\n    await asyncio.sleep(0)\n    return 'waited'\n"
     )
-    upstream.reply("```python\n[leave(), wait()]\n```", "Done.")
+    upstream.reply("```tool_code\n[leave(), wait()]\n```", "Done.")
     options = ["--url", f"{proxy}/v1", "--yes", "--tools", str(file)]
     assert asked(capsys, "Go", *options)[0] == 0
     assert "error: SystemExit: bye" in results(upstream)
@@ -214,7 +214,7 @@ def test_what_fails_in_a_tool_is_for_the_model_and_cannot_write_to_the_terminal(
 def test_tools_of_an_mcp_server_are_run(
     proxy: str, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both = '```python\n[price(article="tea"), price(article="nothing")]\n```'
+    both = '```tool_code\n[price(article="tea"), price(article="nothing")]\n```'
     upstream.reply(both, "Tea costs 3.")
     code, _ = asked(capsys, "Prices?", "--url", f"{proxy}/v1", "--yes", "--mcp", SERVER)
     assert code == 0

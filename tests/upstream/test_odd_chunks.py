@@ -277,7 +277,7 @@ def test_without_tools_a_call_is_an_error_unless_there_are_words(
 GOOD: list[list[Any]] = [
     content("Hello!"),
     [*content([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}])[:1], *content("Hello!")],
-    [chunk({"reasoning_content": "Hm."}), *content('```python\nget_weather("Oslo")\n```')],
+    [chunk({"reasoning_content": "Hm."}), *content('```tool_code\nget_weather("Oslo")\n```')],
     calls(
         piece(0, "a", "get_weather", '{"city": '), piece(0, arguments='"Oslo"}'),
         piece(1, "b", "get_weather", OSLO),

@@ -12,7 +12,7 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.examples import run_example
 
 UPLOAD_AND_SUM = """\
-```python
+```tool_code
 upload_file(local_file_path="numbers.csv")
 report = code_interpreter(python_code="sum(map(int, open('/mnt/data/numbers.csv')))")
 print(report, list_files())
@@ -38,7 +38,7 @@ def test_instructor(base_url: str, upstream: SharedUpstream, tmp_path: Path) -> 
     """The first answer breaks a rule of the class, so the model is asked again."""
     days = "days=[Day(name='Monday', celsius=12), Day(name='Tuesday', celsius={})]"
     for celsius in (60, 15):
-        upstream.reply(f"```python\nForecast(city='London', {days.format(celsius)})\n```")
+        upstream.reply(f"```tool_code\nForecast(city='London', {days.format(celsius)})\n```")
     made = json.loads(run_example("readme_instructor.py", url=base_url, folder=tmp_path))
     assert made == {
         "city": "London",

@@ -126,7 +126,7 @@ class Search(BaseModel):
 
 @pytest.mark.feature("parallel calls")
 def test_parallel_tools_give_several_objects(base_url: str, upstream: SharedUpstream) -> None:
-    upstream.reply("```python\nWeather(location='Oslo')\nSearch(query='Who is Ada?')\n```")
+    upstream.reply("```tool_code\nWeather(location='Oslo')\nSearch(query='Who is Ada?')\n```")
     made = client(base_url, Mode.PARALLEL_TOOLS).create(
         model=MODEL, messages=MESSAGES, response_model=Iterable[Weather | Search]
     )
@@ -147,7 +147,7 @@ def test_parts_of_an_object_are_streamed(
 
 @pytest.mark.feature("streaming")
 def test_several_objects_are_streamed(base_url: str, upstream: SharedUpstream) -> None:
-    upstream.reply("```python\nIterableDay(tasks=[Day(high=1, low=0), Day(high=2, low=1)])\n```")
+    upstream.reply("```tool_code\nIterableDay(tasks=[Day(high=1, low=0), Day(high=2, low=1)])\n```")
     made = client(base_url, Mode.TOOLS).create_iterable(
         model=MODEL, messages=MESSAGES, response_model=Day
     )

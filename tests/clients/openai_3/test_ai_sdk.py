@@ -186,7 +186,7 @@ def test_a_deferred_tool_is_called_after_a_search(
     ask_node: AskNode, upstream: SharedUpstream, way: str, execution: str
 ) -> None:
     name, word = ("tool_search", "goal") if execution == "client" else ("search_tools", "query")
-    upstream.reply(f"```python\n{name}({word}='weather')\n```", LONDON, ANSWER, chunks=3)
+    upstream.reply(f"```tool_code\n{name}({word}='weather')\n```", LONDON, ANSWER, chunks=3)
     answer = ask_node("ai_sdk", way, prompt=ASK, execution=execution)
     calls = [["toolSearch", {word: "weather"}], *ONE]
     assert answer == {"result": {"text": ANSWER, "calls": calls}}
@@ -203,7 +203,7 @@ def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
     code = "x = get_weather('London')\nprint(x.count('12'))"
     mail = {"to": "ann", "body": "12"}
     upstream.reply(
-        f"```python\n{code}\n```", "```python\nsend_mail('ann', '12')\n```", ANSWER, chunks=3
+        f"```tool_code\n{code}\n```", "```tool_code\nsend_mail('ann', '12')\n```", ANSWER, chunks=3
     )
     answer = ask_node("ai_sdk", way, prompt=ASK, store=store)
     parts = [

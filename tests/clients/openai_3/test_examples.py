@@ -8,7 +8,7 @@ from tests.clients.conftest import SharedUpstream
 from tests.clients.examples import run_example
 
 BOTH = """\
-```python
+```tool_code
 london = get_weather(location="London")
 oslo = get_weather(location="Oslo")
 print(london["celsius"], oslo["celsius"])
@@ -31,7 +31,7 @@ def test_langgraph(base_url: str, upstream: SharedUpstream, tmp_path: Path) -> N
 
 
 def test_pydantic_ai(base_url: str, upstream: SharedUpstream, tmp_path: Path) -> None:
-    upstream.reply(BOTH, "```python\nfinal_result(city='London', celsius=12)\n```")
+    upstream.reply(BOTH, "```tool_code\nfinal_result(city='London', celsius=12)\n```")
     assert run_example("readme_pydantic_ai.py", url=base_url, folder=tmp_path).splitlines() == [
         'get_weather({"location":"London"})',
         'get_weather({"location":"Oslo"})',

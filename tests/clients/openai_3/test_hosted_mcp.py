@@ -24,12 +24,12 @@ from tests.support.processes import proxy
 
 ASK = "What do a pear and a fig cost?"
 PROGRAM = (
-    "```python\nfirst = price(article='pear')\nfor article in ['fig'] * first['price']:\n"
+    "```tool_code\nfirst = price(article='pear')\nfor article in ['fig'] * first['price']:\n"
     "    second = price(article=article)\nprint('both:', first['price'] + second['price'])\n```"
 )
 """Its later calls depend on the first."""
 CALLS = [{"article": "pear"}, *[{"article": "fig"}] * 3]
-ONE_CALL = "```python\nprint('it is', price(article='pear')['price'])\n```"
+ONE_CALL = "```tool_code\nprint('it is', price(article='pear')['price'])\n```"
 ANSWER = "They cost 6."
 
 

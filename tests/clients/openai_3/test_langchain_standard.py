@@ -26,17 +26,17 @@ PACKAGES = ("langchain-tests", "langchain-openai", "langchain-anthropic")
 JOKE = {"setup": "Why did the cat sit on the CPU?", "punchline": "To watch the mouse."}
 # What stands in the prompt -> what the model writes; the first that fits.
 SCRIPT = [
-    (r"def magic_function_no_args\(", "```python\nmagic_function_no_args()\n```"),
-    (r"def magic_function\(", "```python\nmagic_function(input=3)\n```"),
+    (r"def magic_function_no_args\(", "```tool_code\nmagic_function_no_args()\n```"),
+    (r"def magic_function\(", "```tool_code\nmagic_function(input=3)\n```"),
     (r"def greeting_generator\(", "greeting_generator(answer_style='pirate')"),
     (
         r"def unicode_customer\([\s\S]*customer named '(.+?)'",
-        "```python\nunicode_customer(customer_name='{0}', description='A company')\n```",
+        "```tool_code\nunicode_customer(customer_name='{0}', description='A company')\n```",
     ),
     (r"def my_adder_tool\(", "[my_adder_tool(a=3, b=4)]"),
-    (r"def get_weather\(", "```python\nget_weather('San Francisco, CA')\n```"),
-    (r"def Joke\(", f"```python\nJoke(**{JOKE!r})\n```"),
-    (r"def JokeDict\(", f"```python\nJokeDict(**{JOKE!r})\n```"),
+    (r"def get_weather\(", "```tool_code\nget_weather('San Francisco, CA')\n```"),
+    (r"def Joke\(", f"```tool_code\nJoke(**{JOKE!r})\n```"),
+    (r"def JokeDict\(", f"```tool_code\nJokeDict(**{JOKE!r})\n```"),
     (r"[Jj]oke", f"Here is one:\n```json\n{json.dumps(JOKE)}\n```"),
     (r"", "Hello there, how are you?"),
 ]

@@ -180,7 +180,7 @@ async def test_an_asynchronous_stream_gives_an_object(
 def test_parse_gives_a_calls_arguments_as_an_object(
     base_url: str, upstream: SharedUpstream
 ) -> None:
-    upstream.reply("```python\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```")
+    upstream.reply("```tool_code\nForecast(city='London', days=[{'high': 12, 'low': 3.5}])\n```")
     with openai.OpenAI(base_url=base_url, max_retries=0) as client:
         completion = client.chat.completions.parse(
             model=MODEL, messages=MESSAGES, tools=[openai.pydantic_function_tool(Forecast)]

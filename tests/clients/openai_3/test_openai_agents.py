@@ -106,7 +106,7 @@ async def test_the_final_output_is_an_object_of_its_class(
 async def test_one_agent_hands_over_to_another(
     model: Model, upstream: SharedUpstream, ask: Any
 ) -> None:
-    upstream.reply("```python\ntransfer_to_weatherman()\n```", LONDON, ANSWER, chunks=3)
+    upstream.reply("```tool_code\ntransfer_to_weatherman()\n```", LONDON, ANSWER, chunks=3)
     weatherman = Agent("weatherman", model=model, tools=TOOLS)
     result = await ask(Agent("porter", model=model, handoffs=[weatherman]))
     assert (result.last_agent.name, result.final_output) == ("weatherman", ANSWER)
@@ -121,7 +121,7 @@ async def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
     code = (
         "x = get_weather('London')\nif '12' in x:\n    send_mail('ann', x)\n    get_weather('Oslo')"
     )
-    upstream.reply(f"```python\n{code}\n```", ANSWER, chunks=3)
+    upstream.reply(f"```tool_code\n{code}\n```", ANSWER, chunks=3)
     weather = function_tool(get_weather, strict_mode=False, allowed_callers=["programmatic"])
     mail = function_tool(send_mail, strict_mode=False)
     async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
@@ -146,7 +146,7 @@ async def test_a_deferred_tool_is_called_after_a_search(
     base_url: str, upstream: SharedUpstream, ask: Any
 ) -> None:
     """The SDK's runner leaves searches with the execution ``client`` to its user."""
-    upstream.reply("```python\nsearch_tools(query='weather')\n```", LONDON, ANSWER, chunks=3)
+    upstream.reply("```tool_code\nsearch_tools(query='weather')\n```", LONDON, ANSWER, chunks=3)
     deferred = function_tool(get_weather, strict_mode=False, defer_loading=True)
     async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
         model = OpenAIResponsesModel(MODEL, client)

@@ -28,7 +28,7 @@ def test_a_deferred_tool_is_called_after_a_search(
 ) -> None:
     """Or without one, since its name is listed: the SDK refuses a call of a tool that was not loaded."""
     call = "weather_get_weather(location='London')"
-    replies = [f"```python\n{code}\n```" for code in (search, call) if code]
+    replies = [f"```tool_code\n{code}\n```" for code in (search, call) if code]
     upstream.reply(*replies, ANSWER, chunks=3)
     answer = ask_node("openai_agents_js", way, prompt=ASK, execution=execution)
     searches = ["tool_search_call", "tool_search_output"]

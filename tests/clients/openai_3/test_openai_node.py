@@ -154,7 +154,7 @@ def test_an_upstream_error_keeps_its_status(ask_node: AskNode, upstream: SharedU
 
 
 def test_the_quickstarts_javascript_runs(base_url: str, upstream: SharedUpstream) -> None:
-    upstream.reply('```python\nget_weather(location="London")\n```')
+    upstream.reply('```tool_code\nget_weather(location="London")\n```')
     page = (ROOT / "docs" / "quickstart.md").read_text()
     [snippet] = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
     source = snippet.replace("http://127.0.0.1:8001/v1", base_url)

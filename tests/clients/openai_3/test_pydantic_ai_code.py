@@ -203,7 +203,7 @@ async def test_an_uploaded_file_is_there_for_the_code(
     model: OpenAIResponsesModel, upstream: SharedUpstream
 ) -> None:
     data = await model.client.files.create(file=("data.csv", b"1,2"), purpose="user_data")
-    upstream.reply("```python\nprint(open('/mnt/data/data.csv').read())\n```", SUM_ANSWER)
+    upstream.reply("```tool_code\nprint(open('/mnt/data/data.csv').read())\n```", SUM_ANSWER)
     code = NativeTool(CodeExecutionTool(files=[UploadedFile(data.id, provider_name=model.system)]))
     result = await run(Agent(model, capabilities=[code]))
     [[_, _, logs]] = steps(result.all_messages())

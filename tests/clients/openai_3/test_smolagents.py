@@ -28,7 +28,7 @@ from tests.clients.scenarios import (
 CLIENT = "smolagents"
 PACKAGES = ("smolagents",)
 
-FINAL = f"```python\nfinal_answer({ANSWER!r})\n```"
+FINAL = f"```tool_code\nfinal_answer({ANSWER!r})\n```"
 
 
 @tool

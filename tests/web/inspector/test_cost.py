@@ -20,8 +20,8 @@ from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.three_apis import APIS, PATHS, Api, request_body
 from tests.support.tools import GET_WEATHER, function, strings
 
-CALL = '```python\nget_weather(location="Oslo")\n```'
-WRONG = '```python\nget_weather(town="Oslo")\n```'
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
+WRONG = '```tool_code\nget_weather(town="Oslo")\n```'
 CHATTY = Reply(
     f"{CALL}\n{'More words. ' * 100}", usage={"prompt_tokens": 100}, chunks=9, delay=0.01
 )
@@ -68,7 +68,7 @@ COSTS: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], str]] = [
     ("two choices", [reply("a", 100, 2), reply("b", 100, 3)], {"n": 2}, {}, "200 in, 5 out"),
     (
         "a hosted call",
-        [reply("```python\nbuy(article='tea')\n```", 100, 20), reply("Bought.", 150, 5)],
+        [reply("```tool_code\nbuy(article='tea')\n```", 100, 20), reply("Bought.", 150, 5)],
         {"tools": [SERVER]},
         {},
         "250 in, 25 out",

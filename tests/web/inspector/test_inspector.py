@@ -19,7 +19,7 @@ from tests.support.processes import wait_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
-CALL = '```python\nget_weather(location="Oslo")\n```'
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 EVIL = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"""
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 Start = Callable[..., Inspected]
@@ -57,7 +57,7 @@ def test_one_request_is_shown_from_its_tools_to_its_calls(
 ) -> None:
     proxy = inspect()
     upstream.reply(
-        Reply('```python\nget_weather(town="Oslo")\n```', reasoning="Let me think."), CALL
+        Reply('```tool_code\nget_weather(town="Oslo")\n```', reasoning="Let me think."), CALL
     )
     key = proxy.ask()
     pages = {view: shown(proxy.get(f"/inspector/requests/{key}/{view}")[2]) for view in VIEWS}
@@ -84,7 +84,7 @@ def test_a_program_that_goes_on_leads_from_turn_to_turn(
 ) -> None:
     proxy = inspect()
     upstream.reply(
-        '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+        '```tool_code\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
     )
     client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="any", max_retries=0)
     asked: dict[str, Any] = {"model": "m", "tools": [GET_WEATHER]}
@@ -118,8 +118,8 @@ def test_hostile_text_is_text_in_every_view(
     tool = json.loads(json.dumps(GET_WEATHER))
     tool["function"]["description"] = EVIL
     upstream.reply(
-        Reply(f"{EVIL}\n```python\nget_weather(town={EVIL!r})\n```", reasoning=EVIL),
-        f"```python\nget_weather(location={EVIL!r})\n```",
+        Reply(f"{EVIL}\n```tool_code\nget_weather(town={EVIL!r})\n```", reasoning=EVIL),
+        f"```tool_code\nget_weather(location={EVIL!r})\n```",
     )
     key = proxy.ask(model=EVIL, messages=[{"role": "user", "content": EVIL}], tools=[tool])
     path = f"/inspector/requests/{key}/{view}" if view else f"/?q={urllib.parse.quote(EVIL)}"
@@ -275,7 +275,7 @@ def test_the_list_can_be_narrowed(
     inspect: Start, upstream: ScriptedUpstream, chosen: str, kept: list[str]
 ) -> None:
     proxy = inspect(upstream_retries=0)
-    upstream.reply('```python\nget_weather(town="Oslo")\n```', CALL, Reply(status=400, body={}))
+    upstream.reply('```tool_code\nget_weather(town="Oslo")\n```', CALL, Reply(status=400, body={}))
     keys = {proxy.ask(): "repaired", proxy.ask(): "failed"}
     page = proxy.get(f"/?show={chosen}")[2]
     assert [keys[key] for key in re.findall(r"/inspector/requests/(\w+)", page)] == kept
@@ -315,7 +315,7 @@ def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) 
         assert proxy.get(path)[0] == 401
 
 
-WRONG = '```python\nget_weather(town="Oslo")\n```'
+WRONG = '```tool_code\nget_weather(town="Oslo")\n```'
 
 
 @pytest.mark.parametrize("replies", [[WRONG, CALL], [WRONG] * 9], ids=["repaired", "failed"])

@@ -18,7 +18,7 @@ from tests.support.places import needs_bubblewrap
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
-CALL = '```python\nget_weather(location="Oslo")\n```'
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 QUESTION = {"role": "user", "content": "Weather in Oslo?"}
 EVIL = """"'></textarea><script>alert(1)</script>"""
 Start = Callable[..., Inspected]
@@ -28,7 +28,7 @@ Start = Callable[..., Inspected]
     ("reply", "words"),
     [
         (CALL, ["usable", 'get_weather {"location":"Oslo"}', "block (python)"]),
-        ('```python\nget_weather(town="Oslo")\n```', ["asked again", 'unknown argument "town"']),
+        ('```tool_code\nget_weather(town="Oslo")\n```', ["asked again", 'unknown argument "town"']),
         (
             '<tool_call>{"name": "get_weather", "arguments": {"location": "Rome"}}</tool_call>',
             ["Rome"],

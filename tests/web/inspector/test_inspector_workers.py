@@ -31,8 +31,8 @@ from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import SILENT, TwoWorkers, two_workers
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
-REPAIRED = '```python\nget_weather(town="Oslo")\n```'
-EVERYTHING = '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+REPAIRED = '```tool_code\nget_weather(town="Oslo")\n```'
+EVERYTHING = '```tool_code\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
 )

@@ -15,11 +15,11 @@ from tests.support.raw_http import connect, post_bytes, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
-CALL = '```python\nget_weather(location="Oslo")\n```'
-MAIL = '```python\nsend_mail(to="ann@example.org", body="Hi")\n```'
-WRONG = '```python\nget_weather(town="Oslo")\n```'
-SHOWN = 'For example:\n```python\nget_weather(location="Oslo")\n```'
-CUT = Reply("```python\nget_weather(loc", finish_reason="length")
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
+MAIL = '```tool_code\nsend_mail(to="ann@example.org", body="Hi")\n```'
+WRONG = '```tool_code\nget_weather(town="Oslo")\n```'
+SHOWN = 'For example:\n```tool_code\nget_weather(location="Oslo")\n```'
+CUT = Reply("```tool_code\nget_weather(loc", finish_reason="length")
 NO = Reply(status=400, body={"error": {"message": "too long"}})
 INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
 BUY = function("buy", strings("article"))
@@ -180,28 +180,28 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     (
         "an unknown function",
-        ['```python\nget_wether(location="Oslo")\n```'] * 9,
+        ['```tool_code\nget_wether(location="Oslo")\n```'] * 9,
         {},
         {},
         ['no function "get_wether"', "offer it"],
     ),
     (
         "bad syntax",
-        ['```python\nget_weather(location="Oslo"\nx=\n```'] * 9,
+        ['```tool_code\nget_weather(location="Oslo"\nx=\n```'] * 9,
         {},
         {},
         ["was never closed", "tool-emulator fit"],
     ),
     (
         "a loop",
-        ['```python\nwhile True:\n    pass\nget_weather(location="x")\n```'] * 9,
+        ['```tool_code\nwhile True:\n    pass\nget_weather(location="x")\n```'] * 9,
         {},
         {"program_seconds": 0.2},
         ["ran longer than", "the setting program_seconds"],
     ),
     (
         "too many calls",
-        ["```python\n[get_weather(location=str(n)) for n in range(9)]\n```"] * 9,
+        ["```tool_code\n[get_weather(location=str(n)) for n in range(9)]\n```"] * 9,
         {},
         {"program_calls": 2},
         ["makes more than 2 tool calls", "the setting program_calls"],
@@ -215,7 +215,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     (
         "no output but its own",
-        ["```python\nif False:\n    get_weather(location='x')\nprint('hello')\n```"] * 9,
+        ["```tool_code\nif False:\n    get_weather(location='x')\nprint('hello')\n```"] * 9,
         {},
         {},
         ["The error above says why"],
@@ -246,7 +246,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     ("the interpreter only", ["It is 4."], {"tools": [INTERPRETER]}, {}, ["No call of an offered"]),
     (
         "the interpreter, cut off",
-        [Reply("```python\nprint(1", finish_reason="length")],
+        [Reply("```tool_code\nprint(1", finish_reason="length")],
         {"tools": [INTERPRETER]},
         {},
         ["before it made a call (length)"],
@@ -303,7 +303,7 @@ def test_a_call_that_waits_for_the_clients_approval_is_a_call(
     """The page said that the reply had none."""
     shop = HostedFunctions({"buy": str}, [BUY], frozenset({"buy"}))
     proxy = inspect(hosted=shop)
-    upstream.reply("```python\nbuy(article='tea')\n```")
+    upstream.reply("```tool_code\nbuy(article='tea')\n```")
     key = sent(proxy, "responses", {"model": "m", "input": "Buy tea.", "tools": [SHOP]})
     assert "buy runs when the next request approves it" in sentence(proxy, key)
     page = shown(proxy.get("/?state=called&tool=buy")[2])

@@ -308,7 +308,7 @@ def test_repairs_and_turns_that_tell_no_usage_are_paid_for(
     url = open_to(alice="tokens_per_day = 60", bob="tokens_per_day = 100")
     # 20 tokens of an invalid reply and its repair, thrice.
     for _ in range(3):
-        upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+        upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nget_weather()\n```")
         assert asking(url, "alice")(body={**CHAT, "tools": [TOOL]})[0] == 200
     assert asking(url, "alice")()[0] == 429
     # 100 deltas of a stream that says nothing of tokens.

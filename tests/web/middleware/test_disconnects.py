@@ -64,7 +64,7 @@ def test_the_upstreams_answer_ends_with_the_client(
 
 BEFORE_THE_HEAD = Reply(first_delay=3600)
 BUSY = Reply(status=503, headers={"retry-after": "50"})
-UNUSABLE = Reply("```python\nget_weather(town=1)\n```")
+UNUSABLE = Reply("```tool_code\nget_weather(town=1)\n```")
 # Settings, and the replies until the client leaves.
 WAITS: dict[str, tuple[dict[str, Any], list[Reply]]] = {
     "before the head": ({}, [BEFORE_THE_HEAD]),
@@ -209,8 +209,8 @@ def open_requests(url: str) -> float:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_program_ends_with_the_client(upstream: ScriptedUpstream, stream: bool) -> None:
     """One program runs at a time: the next finds its slot free."""
-    upstream.reply("```python\nwhile True:\n    pass\nget_weather('Oslo')\n```")
-    upstream.reply("```python\nget_weather('Oslo')\n```")
+    upstream.reply("```tool_code\nwhile True:\n    pass\nget_weather('Oslo')\n```")
+    upstream.reply("```tool_code\nget_weather('Oslo')\n```")
     settings = Settings(
         base_url=upstream.base_url, api_key="k", store=":memory:", files_dir=":temporary:", **NEVER
     )

@@ -54,7 +54,7 @@ def test_an_answer_with_a_repair_is_counted_in_all_its_parts(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     before = samples(proxy)
-    upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+    upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nget_weather()\n```")
     ask(proxy, tools=[WEATHER])
     answered = ("emulator_answers_total", f'mode="emulated",outcome="called",{ROUTE}')
     wait_until(lambda: answered in counted(proxy, before))
@@ -89,7 +89,7 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     before = samples(proxy, OPERATOR)
     headers = {"authorization": f"Bearer {key}"}
     _, _, listed = send(f"{proxy}/v1/models", None, headers)
-    upstream.default = "```python\nget_weather(1, 2)\n```"
+    upstream.default = "```tool_code\nget_weather(1, 2)\n```"
     status, _, _ = send(
         f"{proxy}/v1/chat/completions",
         {**CHAT, "model": listed["data"][0]["id"], "tools": [WEATHER]},

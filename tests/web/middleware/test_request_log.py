@@ -52,7 +52,7 @@ def test_a_line_tells_what_came_of_an_answer_and_who_asked(
     keys = tmp_path / "keys.toml"
     keys.write_text(entry("alice", "secret-key"))
     url = start_proxy(client_keys_file=str(keys))
-    upstream.reply("```python\nget_weather(\n```", "```python\nget_weather()\n```")
+    upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nget_weather()\n```")
     path, headers = f"{url}/v1/chat/completions", {"authorization": "Bearer secret-key"}
     _, answered, _ = send(path, {**CHAT, "tools": [WEATHER]}, headers)
     line = the_line(log)
@@ -170,7 +170,7 @@ def test_at_a_terminal_what_clients_name_cannot_forge_a_line(
     ("reply", "came"),
     [
         (Reply("Hello."), {"state": "answered", "status": 200}),
-        ("```python\nget_weather()\n```", {"state": "called", "calls": 1}),
+        ("```tool_code\nget_weather()\n```", {"state": "called", "calls": 1}),
         (
             Reply(status=400, body={"error": {"message": "too long", "code": "too_long"}}),
             {"state": "failed", "code": "too_long", "status": 200},

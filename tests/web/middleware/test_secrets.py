@@ -135,7 +135,7 @@ def test_what_a_model_calls_writes_no_line_of_its_own_into_the_log(
     start_proxy: StartProxy, upstream: ScriptedUpstream, log: io.StringIO
 ) -> None:
     upstream.default = (
-        f"```python\n{FORGED!r}.get_weather()\nget_weather({FORGED!r}, {FORGED!r})\n```"
+        f"```tool_code\n{FORGED!r}.get_weather()\nget_weather({FORGED!r}, {FORGED!r})\n```"
     )
     body = {**BODY, "tools": [GET_WEATHER], "tool_choice": "required"}
     assert send(f"{start_proxy(log_bodies=True)}/v1/chat/completions", body)[0] in (200, 502)

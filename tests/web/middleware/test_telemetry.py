@@ -77,7 +77,7 @@ def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstrea
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     url = start_proxy(otel=True)
-    upstream.reply("```python\nget_weather(\n```", "```python\nprint(get_weather() or 1)\n```")
+    upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nprint(get_weather() or 1)\n```")
     ask(url, traceparent=f"00-{TRACE}-{PARENT}-01")
     spans = collector.finished()
     assert {span.trace_id.hex() for span in spans} == {TRACE}
@@ -128,7 +128,7 @@ def test_every_attribute_is_of_the_conventions_or_our_own(
         if isinstance(value, str)
     }
     url = start_proxy(otel=True, otel_content=True)
-    upstream.reply("```python\nget_weather()\n```")
+    upstream.reply("```tool_code\nget_weather()\n```")
     ask(url)
     spans = collector.finished()
     events = [event for span in spans for event in span.events]
@@ -154,7 +154,7 @@ def test_what_fails_is_an_error_and_a_client_may_send_any_traceparent(
 def test_without_the_setting_nothing_is_sent_and_no_header_goes_on(
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
-    upstream.reply("```python\nget_weather()\n```")
+    upstream.reply("```tool_code\nget_weather()\n```")
     ask(start_proxy(), traceparent=f"00-{TRACE}-{PARENT}-01")
     assert "traceparent" not in {name.lower() for name in upstream.headers[-1]}
     assert collector.spans == []

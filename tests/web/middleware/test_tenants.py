@@ -545,7 +545,7 @@ def test_a_cell_goes_on_for_the_client_whose_container_it_runs_in(
 
     if (why := places.problem()) is not None:
         pytest.skip(str(why))
-    upstream.reply("```python\nsecret = 'of own'\nprint(secret, get_weather())\n```")
+    upstream.reply("```tool_code\nsecret = 'of own'\nprint(secret, get_weather())\n```")
     tools = [{"type": "code_interpreter", "container": {"type": "auto"}}, WEATHER]
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
     said = clients.own("POST", "/v1/chat/completions", body)[1]["choices"][0]["message"]

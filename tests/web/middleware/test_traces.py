@@ -24,7 +24,7 @@ from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
-CALL = '```python\nget_weather(location="Oslo")\n```'
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
 Started = tuple[openai.OpenAI, "queue.Queue[Trace]", TraceReader]
 Start = Callable[..., Started]
@@ -81,7 +81,7 @@ def test_a_trace_explains_a_call(start: Start, upstream: ScriptedUpstream) -> No
 
 def test_a_trace_has_the_time_of_a_sandbox(start: Start, upstream: ScriptedUpstream) -> None:
     client, finished, _ = start()
-    upstream.reply('```python\nprint(get_weather(location=str("Oslo")))\n```')
+    upstream.reply('```tool_code\nprint(get_weather(location=str("Oslo")))\n```')
     ask(client)
     [trace] = ended(finished)
     assert "sandbox program" in {span.name for span in timeline(trace)}
@@ -110,7 +110,7 @@ def test_a_repaired_reply_is_a_turn_with_its_diagnostics(
     start: Start, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     client, finished, traces = start()
-    upstream.reply('```python\nget_weather(town="Oslo")\n```', CALL)
+    upstream.reply('```tool_code\nget_weather(town="Oslo")\n```', CALL)
     answer = ask(client, stream=stream)
     if stream:
         assert [*answer]
@@ -129,7 +129,7 @@ def test_a_resumed_program_is_recorded_with_its_results(
 ) -> None:
     client, finished, _ = start()
     upstream.reply(
-        '```python\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
+        '```tool_code\na = get_weather(location="Oslo")\nget_weather(location=a["next"])\n```'
     )
     made = ask(client).choices[0].message
     results = [

@@ -134,7 +134,7 @@ def reply(body: Any) -> str:
     """A model that calls the first tool it is told of with nothing in particular, or talks."""
     told = json.dumps(body)
     names = re.findall(r"def (\w+)\(", told)
-    return f"```python\n{names[0]}(1)\n```" if names else "Hello there."
+    return f"```tool_code\n{names[0]}(1)\n```" if names else "Hello there."
 
 
 def ask(proxy: str, request: Request) -> tuple[int, bytes]:

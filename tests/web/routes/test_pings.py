@@ -19,7 +19,7 @@ from tests.support.responses_client import check_events, read_stream
 from tests.support.responses_tools import GET_WEATHER
 from tests.support.scripted import Reply, ScriptedUpstream
 
-CALL = Reply(chunks=["```python\n", "get_weather(", "location='Oslo')", "\n```"], delay=0.2)
+CALL = Reply(chunks=["```tool_code\n", "get_weather(", "location='Oslo')", "\n```"], delay=0.2)
 SLOW: dict[str, Reply] = {
     "between words": Reply(chunks=["It ", "rains."], delay=0.3),
     "before the upstream answers": Reply("It rains.", first_delay=0.3),

@@ -88,10 +88,10 @@ def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
         proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),
     ):
         group = process.group
-        upstream.reply("```python\nx = [get_weather(location=city) for city in 'ab']\n```")
+        upstream.reply("```tool_code\nx = [get_weather(location=city) for city in 'ab']\n```")
         asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
         send(f"{url}/v1/chat/completions", {**asked, "tools": [GET_WEATHER]})
-        upstream.reply("```python\nx = 1\n```", "Done.")
+        upstream.reply("```tool_code\nx = 1\n```", "Done.")
         send(f"{url}/v1/chat/completions", {**asked, "tools": [INTERPRETER]})
         for kind in ("ipykernel", "sandbox.programs"):
             process.wait_until(lambda kind=kind: any(kind in each for _, each in below(group)))

@@ -45,9 +45,9 @@ def reply(body: Any) -> str | Reply:
     if last == "silent":
         return Reply("word " * 50, chunks=5, fault="silent", after=2)
     if last == "kernel":
-        return "```python\nclass A(dict): pass\nwhile True: get_weather(location=str(A()))\n```"
+        return "```tool_code\nclass A(dict): pass\nwhile True: get_weather(location=str(A()))\n```"
     if "def get_weather" in str(body["messages"][0]["content"]):
-        return "```python\nget_weather('Oslo')\n```" if len(last) % 2 else "```python\nget_(\n```"
+        return "```tool_code\nget_weather('Oslo')\n```" if len(last) % 2 else "```tool_code\nget_(\n```"
     return Reply(chunks=["word " * 50] * 4)
 
 

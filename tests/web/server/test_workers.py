@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
 )
 
-CELL = "```python\nx = 6\nprice = get_price(about='a')\nprint(x * price)\n```"
+CELL = "```tool_code\nx = 6\nprice = get_price(about='a')\nprint(x * price)\n```"
 
 
 @needs_bubblewrap
@@ -235,10 +235,10 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
 @needs_bubblewrap
 def test_kernels_are_counted_by_all_workers_together(tmp_path: Path) -> None:
     """Each had as many as `max_kernels`. That of a worker which is killed counts no more."""
-    endless = "Hello.\n```python\nwhile True:\n    pass\n```"
+    endless = "Hello.\n```tool_code\nwhile True:\n    pass\n```"
     options = "--max-kernels 1 --program-seconds 600".split()
     with (
-        ScriptedUpstream(default="```python\nprint(1)\n```").reply(endless) as upstream,
+        ScriptedUpstream(default="```tool_code\nprint(1)\n```").reply(endless) as upstream,
         two_workers(upstream, tmp_path, *options) as one,
         ExitStack() as opened,
     ):
