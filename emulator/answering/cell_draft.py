@@ -189,7 +189,7 @@ class CellDraft:
         if self._id and (cut_off or quoted or directly):
             yield CodeFinished("incomplete")
             self._id, self.has_code = "", cut_off
-            if cut_off:
+            if not directly:
                 return
         if cut_off or code is None or directly:
             yield from self._pass_on(block, text, cut_off=cut_off)

@@ -421,7 +421,7 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
     )
     message = chat(client, "6 times 7?").choices[0].message
     assert message.content == "I compute it.\n\nThe answer is 42."
-    assert message.reasoning_content.strip() == "```tool_code\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
+    assert message.reasoning_content.strip() == "```python\nprint(6 * 7)\n```\n\n```text\n42\n\n```"
     messages_sent = upstream.requests[1]["messages"]
     assert messages_sent[-2] == {
         "role": "assistant",
@@ -435,13 +435,13 @@ def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
 ) -> None:
     client = openai.OpenAI(base_url=f"{start_proxy(interpreter_fixes=1)}/v1", api_key="k")
     upstream.reply(
-        "```tool_code\n1 / 0\n```", "```tool_code\nundefined\n```", "I cannot.\n```tool_code\nx\n```"
+        "```tool_code\n1 / 0\n```", "```tool_code\nundefined\n```", "I cannot.\n```python\nx\n```"
     )
     message = chat(client, "?").choices[0].message
     first, second = (request["messages"][-1]["content"] for request in upstream.requests[1:])
     assert "ZeroDivisionError: division by zero" in first
     assert "NameError" in second and "No more code can be run" in second
-    assert message.content == "I cannot.\n```tool_code\nx\n```"
+    assert message.content == "I cannot.\n```python\nx\n```"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Code that is shown does not run in the interpreter either, and calls none of the client's functions.
-
-Real kernels, a scripted model, over chat.
-"""
+"""Which Python blocks are cells of the code interpreter (`Judge.decide_cell`): real kernels, over chat."""
 
 from __future__ import annotations
 
@@ -18,55 +15,74 @@ from tests.support.tools import function, strings
 _PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
-TOOLS: Any = [
-    {"type": "code_interpreter", "container": {"type": "auto"}},
-    function("delete_file", strings("path"), "Delete a file."),
-]
+INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
+TOOLS: Any = [INTERPRETER, function("delete_file", strings("path"), "Delete a file.")]
 DELETE = 'delete_file(path="a.txt")'
 DELETED = [("delete_file", {"path": "a.txt"})]
+GO: Any = [{"role": "user", "content": "Go."}]
+
+
+@BOTH
+@pytest.mark.parametrize("tools", [TOOLS, [INTERPRETER]], ids=["a tool that acts", "alone"])
+def test_the_python_of_a_model_that_does_not_label_is_a_cell(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, tools: Any
+) -> None:
+    upstream.reply("You would compute it so:\n\n```python\nprint(6 * 7)\n```\n\nFine?", "It is 42.")
+    completion = ask(client, model="m", messages=GO, tools=tools)
+    assert completion.choices[0].message.content.endswith("It is 42.")
+    assert "42" in upstream.requests[1]["messages"][-1]["content"]
 
 
 @BOTH
 @pytest.mark.parametrize(
-    "reply",
-    [
-        f"For example, deleting looks like this:\n\n```tool_code\n{DELETE}\n```",
-        f"For example, deleting looks like this:\n\n```\n{DELETE}\n```",
-        "You would compute it like this:\n\n```tool_code\nfor i in range(3)\n    print(i\n```\n\nIt is wrong.",
-        "Don't run this:\n\n```tool_code\nimport shutil\nshutil.rmtree('/mnt/data')\n```",
-    ],
+    ("answer", "made"),
+    [("NO", []), ("RUN", DELETED), (f"```tool_code\n{DELETE}\n```", DELETED)],
 )
-def test_a_cell_that_the_words_before_it_show_is_content(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, reply: str
+@pytest.mark.parametrize("label", ["python", ""])
+def test_about_a_cell_that_calls_a_function_that_acts_the_model_is_asked(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, label: str, answer: str, made: Any
 ) -> None:
-    """Each ran, and the first two called the client's function."""
-    upstream.reply(reply)
-    completion = ask(client, model="m", messages=[{"role": "user", "content": "Go."}], tools=TOOLS)
-    assert (calls(completion), completion.choices[0].message.content) == ([], reply)
+    reply = f"Here it is.\n\n```{label}\n{DELETE}\n```\n\nShould I run it?"
+    upstream.reply(reply, answer)
+    completion = ask(client, model="m", messages=GO, tools=TOOLS)
+    assert calls(completion) == made
+    if not made:
+        assert completion.choices[0].message.content == reply
+    assert "Answer RUN" in upstream.requests[1]["messages"][-1]["content"]
+
+
+@BOTH
+def test_a_labelled_cell_that_acts_runs_at_once(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply(f"For example:\n\n```tool_code\n{DELETE}\n```\n\nShould I run it?")
+    assert calls(ask(client, model="m", messages=GO, tools=TOOLS)) == DELETED
     assert len(upstream.requests) == 1
 
 
-@BOTH
-@pytest.mark.parametrize("label", ["python", ""])
-def test_a_cell_that_calls_a_tool_that_acts_waits_for_the_words_after_it(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, label: str
-) -> None:
-    reply = f"Here it is.\n\n```{label}\n{DELETE}\n```\n\nShould I run it?"
-    upstream.reply(reply, f"```tool_code\n{DELETE}\n```")
-    messages = [{"role": "user", "content": "Go."}]
-    completion = ask(client, model="m", messages=messages, tools=TOOLS)
-    assert (calls(completion), completion.choices[0].message.content) == ([], reply)
-    assert calls(ask(client, model="m", messages=messages, tools=TOOLS)) == DELETED
+LABELLED = "```tool_code\nprint(1)\n```"
+PYTHON = "```python\nprint(6 * 7)\n```"
 
 
 @BOTH
-@pytest.mark.parametrize(("answer", "made"), [("NO", []), (f"```tool_code\n{DELETE}\n```", DELETED)])
-def test_about_a_doubtful_cell_the_model_is_asked_once(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, answer: str, made: Any
+def test_the_python_of_a_model_that_labels_is_shown_if_words_follow_it(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
-    reply = f"You can delete it with:\n\n```tool_code\n{DELETE}\n```"
-    upstream.reply(reply, answer)
-    completion = ask(client, model="m", messages=[{"role": "user", "content": "Go."}], tools=TOOLS)
-    assert calls(completion) == made
-    assert reply in str(completion.choices[0].message.content)
-    assert "may be meant as an example" in upstream.requests[1]["messages"][-1]["content"]
+    reply = f"Save this:\n\n{PYTHON}\n\nThen start it."
+    upstream.reply(LABELLED, reply)
+    completion = ask(client, model="m", messages=GO, tools=[INTERPRETER])
+    assert completion.choices[0].message.content == reply
+    assert len(upstream.requests) == 2
+
+
+@BOTH
+@pytest.mark.parametrize(("answer", "runs"), [("RUN", True), ("NO", False)])
+def test_about_the_python_that_ends_the_reply_of_a_model_that_labels_it_is_asked(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, answer: str, runs: bool
+) -> None:
+    reply = f"Let me see.\n\n{PYTHON}"
+    upstream.reply(LABELLED, reply, answer, *["It is 42."] * runs)
+    completion = ask(client, model="m", messages=GO, tools=[INTERPRETER])
+    content = completion.choices[0].message.content
+    assert content.endswith("It is 42.") if runs else content == reply
+    assert len(upstream.requests) == 3 + runs

@@ -47,7 +47,7 @@ def told_call(key: str) -> Json:
     return {"id": key, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-GO_ON = "Answer the request, or write another Python block if more is needed."
+GO_ON = "Answer the request, or write another tool_code block if more is needed."
 CELL: Json = {
     "type": "code_interpreter_call",
     "id": "ci_1",
@@ -199,7 +199,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                     "role": "user",
                     "content": "The block failed. Its output:\n\n"
                     "```text\n[an image]\nNameError: x\n```\n\nFix the error and write the"
-                    " corrected Python block, or answer the request without it.",
+                    " corrected tool_code block, or answer the request without it.",
                 },
             ],
             id="a cell that failed",
