@@ -34,14 +34,14 @@ from benchmarks.bfcl_parsers import Calls, Parser, parsers, parsers_of_2024
 from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
 from emulator import logs
-from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.judge import Judge
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.user_request import Request
+from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_programs
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
@@ -138,12 +138,14 @@ def _case(row: dict[str, Any]) -> Case:
     )
 
 
-def read_by_us(programs: ProgramServer, reply: RealReply) -> Calls:
-    """The calls that the proxy makes of a reply at the first attempt, over all turns of its program."""
+def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
+    """The calls that the proxy makes of a reply at the first attempt, over all turns of its program.
+
+    ``acts`` is the field of a profile, or "RUN": the model answers RUN if it is asked."""
     driver = Driver(programs, Toolset.parse(reply.case.tools))
     toolset = driver.toolset
     messages = [Message.model_validate(message) for message in reply.case.messages]
-    judge = IntentJudge(toolset, Request(messages))
+    judge = Judge(toolset, any_acts=acts == "any")
     quotations = Quotations(messages, toolset)
     draft = ProgramDraft(ProgramRuns(driver), judge, quotations, stream_calls="block")
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
@@ -151,6 +153,13 @@ def read_by_us(programs: ProgramServer, reply: RealReply) -> Calls:
         pass
     for _ in read.close():
         pass
+    if (
+        acts == "RUN"
+        and isinstance(read.verdict, UnusableReply)
+        and read.verdict.kind == "doubtful"
+    ):
+        for _ in read.run_asked():
+            pass
     calls = [Call(call.name, call.arguments, call.kind) for call in draft.calls]
     saved = draft.saved_program()
     while saved is not None and len(calls) < driver.max_calls:
@@ -179,7 +188,7 @@ def read_by(parser: Parser, reply: RealReply) -> Calls:
 
 
 def measure(
-    programs: ProgramServer, folder: Path, theirs: Mapping[str, Parser], every: int
+    programs: ProgramServer, folder: Path, theirs: Mapping[str, Parser], every: int, acts: str
 ) -> Scores:
     scores: Scores = defaultdict(Score)
     for number, reply in enumerate(replies(folder)):
@@ -187,7 +196,7 @@ def measure(
             continue
         score = scores[reply.model]
         score.replies += 1
-        ours = is_right(reply, read_by_us(programs, reply))
+        ours = is_right(reply, read_by_us(programs, reply, acts))
         score.ours += ours
         calls = {name: read_by(parser, reply) for name, parser in theirs.items()}
         right = frozenset(name for name, read in calls.items() if is_right(reply, read))
@@ -236,6 +245,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--parsers-of-2024", type=Path, help="folder of BFCL's package model_handler"
     )
     parser.add_argument("--every", type=int, default=1, help="only each n-th reply")
+    parser.add_argument(
+        "--acts",
+        choices=("any", "label", "RUN"),
+        default="any",
+        help="as in a profile; these models were prompted by others. RUN: they answer so if asked",
+    )
     parser.add_argument("--show", type=int, default=0, help="print this many missed replies")
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
     options = parser.parse_args(argv)
@@ -243,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     today = parsers()
     of_2024 = parsers_of_2024(options.parsers_of_2024) if options.parsers_of_2024 else {}
     with closing(open_programs(Settings(base_url="http://unused"))) as programs:
-        scores = measure(programs, options.replies, today | of_2024, options.every)
+        scores = measure(programs, options.replies, today | of_2024, options.every, options.acts)
     for missed in [one for score in scores.values() for one in score.missed][: options.show]:
         print(f"\n--- {missed.model} {missed.case.id}\n{missed.text}\n    {missed.case.truth}")
     text = page(scores, today, of_2024)

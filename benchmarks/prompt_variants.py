@@ -50,8 +50,8 @@ class Case:
         """What the model is made to write, and the sign with which it counts."""
         written = f"\n{self.code}\n```" if self.code else "\n"
         if self.measure == "shown":
-            yield -1, f"```python{written}"
-        yield 1, f"```{label if self.measure == 'shown' else 'python'}{written}"
+            yield 1, f"```python{written}"
+        yield -1 if self.measure == "shown" else 1, f"```{label}{written}"
 
 
 def cases(number: int) -> Iterator[Case]:
@@ -87,7 +87,7 @@ def prompts(case: Case) -> dict[str, list[dict[str, Any]]]:
     text = str(system["content"])
     functions, intro, rest = text.partition("Call them in one block like this:\n\n")
     shown, rules = rest.split("\n```\n\n", 1)
-    plain = f"```python\n{example(case.toolset, programs=False)}"
+    plain = f"```tool_code\n{example(case.toolset, programs=False)}"
     [needed] = [line for line in rules.splitlines() if "plain words" in line]
     texts = {
         BASE: text,
@@ -97,9 +97,8 @@ def prompts(case: Case) -> dict[str, list[dict[str, Any]]]:
         "plain call before the program": text.replace(intro, f"{intro}{plain}\n```\n\nor\n\n"),
         "short form": f"{functions}{intro}{shown}\n```\n\n{needed}",
     }
-    if case.measure == "shown":
-        labels = ("text", "python example")
-        texts |= {f"{LABEL}{name}": text.replace("```example", f"```{name}") for name in labels}
+    labels = ("python", "run")
+    texts |= {f"{LABEL}{name}": text.replace("tool_code", name) for name in labels}
     built = {name: [{"role": "system", "content": text}, user] for name, text in texts.items()}
     first = {"role": "user", "content": f"{text}\n\n{case.request}"}
     return {**built, "in the first message": [first]}
@@ -116,7 +115,7 @@ def judge(url: str, pool: urllib3.PoolManager, case: Case) -> list[tuple[str, fl
     for name, messages in prompts(case).items():
         options = {"prompt": post("/apply-template", messages=messages)["prompt"], "n_probs": 1}
         value, size = 0.0, 0
-        for sign, reply in case.replies(name.partition(LABEL)[2] or "example"):
+        for sign, reply in case.replies(name.partition(LABEL)[2] or "tool_code"):
             tokens = post("/tokenize", content=reply)["tokens"]
             grammar = f"root ::= {' '.join(f'<[{token}]>' for token in tokens)}"
             answer = post("/completion", grammar=grammar, temperature=0, n_predict=512, **options)

@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from emulator.answering.block_intent import IntentJudge
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.judge import Judge
 from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
@@ -153,7 +153,7 @@ def chunks_of(text: str, size: int) -> list[str]:
 def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
     runs = ProgramRuns(Driver(NoPrograms(Limits()), TOOLSET))
-    draft = ProgramDraft(runs, IntentJudge(TOOLSET), Quotations((), TOOLSET))
+    draft = ProgramDraft(runs, Judge(TOOLSET), Quotations((), TOOLSET))
     prose = Prose(StopFilter(None), hold=False)
     reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
     for chunk in chunks:

@@ -17,7 +17,9 @@ HEADERS = {"anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-202
 
 
 def test_claude_code_gets_the_next_call(proxy: str, upstream: ScriptedUpstream) -> None:
-    upstream.reply("Once more.\n```tool_code\nprint(Bash(command='ls -l', description='list'))\n```")
+    upstream.reply(
+        "Once more.\n```tool_code\nprint(Bash(command='ls -l', description='list'))\n```"
+    )
     body = {**BODY, "stream": False}
     status, _, message = send(f"{proxy}/v1/messages?beta=true", body, HEADERS)
     assert (status, message["stop_reason"]) == (200, "tool_use")

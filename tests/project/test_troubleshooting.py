@@ -45,10 +45,10 @@ def test_the_model_answers_in_prose(start_proxy: Any, upstream: ScriptedUpstream
 
 
 def test_a_call_inside_of_think_is_not_made(start_proxy: Any, upstream: ScriptedUpstream) -> None:
-    drafted = f"<think>\n{LONDON}\n</think>"
-    upstream.reply(f"{drafted}\nIt is mild.", drafted)
+    thought = f"<think>\n{LONDON}\n</think>"
+    upstream.reply(f"{thought}\nIt is mild.", thought)
     assert calls(ask(start_proxy())) == []
-    assert calls(ask(start_proxy(recover_reasoning=True))) == LONDON_CALL
+    assert calls(ask(start_proxy())) == LONDON_CALL
 
 
 def test_the_first_call_of_a_new_model_is_slow_later_ones_are_quick(

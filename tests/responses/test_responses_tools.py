@@ -423,7 +423,8 @@ def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
 def test_codex_is_served_as_it_comes(proxy: str, upstream: ScriptedUpstream) -> None:
     [body] = [one["body"] for one in recorded_requests("/v1/responses") if "codex" in one["name"]]
     upstream.reply(
-        '```tool_code\nexec_command(cmd="ls")\n```', "```tool_code\nmulti_agent_v1_spawn_agent()\n```"
+        '```tool_code\nexec_command(cmd="ls")\n```',
+        "```tool_code\nmulti_agent_v1_spawn_agent()\n```",
     )
     response = check_events(ask_stream(proxy, body))
     [call] = response["output"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from emulator.answering.judge import ASKED, ASKED_BEFORE, NOT_LAST
 from emulator.traces import Trace, Turn
 
 _QUESTIONS = {
@@ -16,11 +17,13 @@ _QUESTIONS = {
     "cut": "to continue a call that was cut off",
     "format": "for an answer in the format of response_format",
 }
+_ANY_ACTS = 'a profile with acts = "any" runs every valid call of a model that never labels it'
 _SHOWN = {
-    "the user wants no call yet": "without such words in the last message it runs",
-    "the user asks a question, or for code": "a message that asks for the act itself runs it",
+    ASKED.row: _ANY_ACTS,
+    ASKED_BEFORE.row: _ANY_ACTS,
+    NOT_LAST.row: _ANY_ACTS,
 }
-"""Rules by which code is shown -> the way out, if it is not tool_choice."""
+"""Rows of the judge by which code is shown -> the way out, if it is not tool_choice."""
 _FAULTS = {
     r"(?:no|unknown) function": "offer it, or say in the descriptions when to use those offered",
     r"ran longer than": "the setting program_seconds allows more",
@@ -102,8 +105,8 @@ def _not_run(trace: Trace, last: Turn) -> str:
     if not rule:
         return ""
     was_asked = any(turn.verdict == "doubtful" for turn in trace.turns[:-1])
-    asked = " The model was asked whether to run it, and did not write it again." * was_asked
-    way = _SHOWN.get(rule, f"{_required(trace)} runs it, or asks the model about it")
+    asked = " The model was asked whether to run it, and did not say RUN." * was_asked
+    way = _SHOWN.get(rule, f"{_required(trace)} runs what is a call")
     return f"Code was shown to the user, not run ({rule}).{asked} The way out: {way}."
 
 

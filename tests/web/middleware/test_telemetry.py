@@ -77,7 +77,9 @@ def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstrea
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     url = start_proxy(otel=True)
-    upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nprint(get_weather() or 1)\n```")
+    upstream.reply(
+        "```tool_code\nget_weather(\n```", "```tool_code\nprint(get_weather() or 1)\n```"
+    )
     ask(url, traceparent=f"00-{TRACE}-{PARENT}-01")
     spans = collector.finished()
     assert {span.trace_id.hex() for span in spans} == {TRACE}

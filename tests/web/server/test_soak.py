@@ -47,7 +47,11 @@ def reply(body: Any) -> str | Reply:
     if last == "kernel":
         return "```tool_code\nclass A(dict): pass\nwhile True: get_weather(location=str(A()))\n```"
     if "def get_weather" in str(body["messages"][0]["content"]):
-        return "```tool_code\nget_weather('Oslo')\n```" if len(last) % 2 else "```tool_code\nget_(\n```"
+        return (
+            "```tool_code\nget_weather('Oslo')\n```"
+            if len(last) % 2
+            else "```tool_code\nget_(\n```"
+        )
     return Reply(chunks=["word " * 50] * 4)
 
 
