@@ -50,7 +50,7 @@ MAIL = ["send_mail", {"to": "ada@example.org", "body": "Now: 12 degrees celsius 
 TURNS: list[Any] = [
     ("single call", LONDON, None, ONE),
     ("parallel calls", SILENT_BOTH, None, TWO),
-    ("parallel calls", BOTH_CITIES, "I'll look.", TWO),
+    ("parallel calls", BOTH_CITIES, "I look.", TWO),
     ("nested arguments", EVENT, None, [EVENT_MADE]),
     ("prose", PROSE, PROSE, []),
 ]

@@ -124,6 +124,7 @@ def test_what_a_style_writes_comes_out_as_the_calls(
 ) -> None:
     for name, calls in CALLS.items():
         upstream.reply(written(style, name))
+        upstream.default = "RUN"  # to the question about a block among words
         made = [
             (call.function.name, json.loads(call.function.arguments))
             for call in ask(client).tool_calls or ()

@@ -14,7 +14,7 @@ from tests.support.chat import ASK, LONDON, calls, plain
 from tests.support.places import needs_bubblewrap
 from tests.support.processes import free_port
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.tools import GET_WEATHER
+from tests.support.tools import GET_WEATHER, SEND_MAIL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 HEADINGS = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
@@ -49,6 +49,16 @@ def test_a_call_inside_of_think_is_not_made(start_proxy: Any, upstream: Scripted
     upstream.reply(f"{thought}\nIt is mild.", thought)
     assert calls(ask(start_proxy())) == []
     assert calls(ask(start_proxy())) == LONDON_CALL
+
+
+def test_a_call_is_shown_as_code_or_costs_a_second_turn(
+    start_proxy: Any, upstream: ScriptedUpstream
+) -> None:
+    mail = "```python\nsend_mail(to='ann', body='Hi')\n```"
+    row = {"name": "mine", "pattern": ".", "acts": "any"}
+    for url, answers in ((start_proxy(), ["NO"]), (start_proxy(profiles=(row,)), [])):
+        upstream.reply(f"Sure:\n\n{mail}\n\nDone.", *answers)
+        assert len(calls(ask(url, tools=[SEND_MAIL]))) == 1 - len(answers)
 
 
 def test_the_first_call_of_a_new_model_is_slow_later_ones_are_quick(

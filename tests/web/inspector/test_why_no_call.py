@@ -18,7 +18,7 @@ from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 MAIL = '```tool_code\nsend_mail(to="ann@example.org", body="Hi")\n```'
 WRONG = '```tool_code\nget_weather(town="Oslo")\n```'
-SHOWN = 'For example:\n```tool_code\nget_weather(location="Oslo")\n```'
+SHOWN = "For example:\n```python\nsend_mail(to='ann', body='Hi')\n```"
 CUT = Reply("```tool_code\nget_weather(loc", finish_reason="length")
 NO = Reply(status=400, body={"error": {"message": "too long"}})
 INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -81,13 +81,13 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     (
         "no label after another fault",
         [WRONG, SHOWN, "NO"],
-        {},
+        {"tools": [GET_WEATHER, SEND_MAIL]},
         {},
         ["shown to the user, not run (it is not labelled tool_code)", 'acts = "any"'],
     ),
     (
         "asked, and no",
-        [f"You can send it with:\n{MAIL}", "No."],
+        [f"{SHOWN}\nFine?", "No."],
         MAILS,
         {},
         ["(it is not labelled tool_code). The model was asked whether to run it"],
