@@ -120,6 +120,7 @@ def _fit(
         say(report.doubt)
         return code or (_STOPPED if options.write else 0)
     row = next(w for w in ways if w.name == report.recommended.way).row_for(server.model)
+    row |= {"acts": "any"} if report.never_labels else {}
     remark = f"tool-emulator fit, {datetime.now(UTC):%Y-%m-%d}: solved {report.recommended.solved}"
     if not options.write:
         say(f"\n{as_toml(row, remark)}\n--write adds this to {_file(configuration)}.")

@@ -30,6 +30,8 @@ class TaskOutcome:
     completion_tokens: int
     seconds: float
     calls: tuple[Call, ...] = ()
+    labelled: bool = False
+    """A reply labelled its block as the prompt says."""
     problem: str = ""
     """Why there is no usable answer."""
     is_upstreams_fault: bool = False

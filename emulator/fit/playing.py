@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from emulator import json_codec, traces
+from emulator.answering.draft_block import LABEL
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
@@ -113,6 +114,11 @@ def play(
         completion_tokens=sum(turn.completion_tokens for turn in trace.turns),
         seconds=round(time.monotonic() - began, 2),
         calls=tuple(calls),
+        labelled=any(
+            block.source.lstrip("`~ ").startswith(LABEL)
+            for turn in trace.turns
+            for block in turn.blocks
+        ),
         problem=problem,
         is_upstreams_fault=is_upstreams_fault,
     )

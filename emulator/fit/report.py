@@ -64,6 +64,12 @@ class Report:
         )
 
     @property
+    def never_labels(self) -> bool:
+        """Whether the recommended way teaches a label that the model leaves out of most calls."""
+        labelled = self.recommended.labelled
+        return bool(labelled.of) and labelled.interval[1] < _USEFUL
+
+    @property
     def doubt(self) -> str:
         """Why the recommendation is no reason for a profile yet; "" if it is one."""
         best = self.recommended
@@ -95,6 +101,11 @@ class Report:
     def __str__(self) -> str:
         lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
         lines = [*lines, *map(_row, self.scores), ""] if self.scores else []
+        lines += [
+            f"{score.way}: the label tool_code in {score.labelled} of the answers with calls"
+            for score in self.scores
+            if score.labelled.of
+        ]
         reasons = {**self.missing, **self.problems}
         lines += [f"{way}: {reason}" for way, reason in reasons.items()]
         return "\n".join(lines).strip()

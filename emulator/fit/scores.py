@@ -52,6 +52,8 @@ class Score:
     """Answers with more calls than the task needs."""
     harmful: Share
     """Of the tasks that say show, or ask first."""
+    labelled: Share
+    """Of the answers with calls: those whose block had the label tool_code. Programs only."""
     prompt_tokens: float
     completion_tokens: float
     seconds: float
@@ -70,6 +72,7 @@ def score(way: str, outcomes: Sequence[TaskOutcome], tasks: Mapping[str, Task]) 
     calling = [outcome for outcome in outcomes if tasks[outcome.task].calls]
     talking = [outcome for outcome in outcomes if not tasks[outcome.task].calls]
     cautious = [outcome for outcome in outcomes if tasks[outcome.task].kind in ("show", "ask")]
+    programs = [outcome for outcome in outcomes if outcome.calls and way == "python"]
     number = max(1, len(outcomes))
     return Score(
         way,
@@ -79,6 +82,7 @@ def score(way: str, outcomes: Sequence[TaskOutcome], tasks: Mapping[str, Task]) 
         words=Share(sum(outcome.arguments for outcome in talking), len(talking)),
         needless=Share(sum(outcome.needless > 0 for outcome in outcomes), len(outcomes)),
         harmful=Share(sum(outcome.harmful for outcome in cautious), len(cautious)),
+        labelled=Share(sum(outcome.labelled for outcome in programs), len(programs)),
         prompt_tokens=round(sum(outcome.prompt_tokens for outcome in outcomes) / number, 1),
         completion_tokens=round(sum(outcome.completion_tokens for outcome in outcomes) / number, 1),
         seconds=round(sum(outcome.seconds for outcome in outcomes) / number, 2),

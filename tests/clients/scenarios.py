@@ -21,7 +21,9 @@ ANSWER = "It is 12 degrees in London."
 LONDON = '```tool_code\nget_weather(location="London")\n```'
 LONDON_CALL: dict[str, Any] = {"location": "London"}
 
-BOTH_CITIES = "I look.\n\n```tool_code\nfor city in ['London', 'Paris']:\n    get_weather(location=city)\n```"
+BOTH_CITIES = (
+    "I look.\n\n```tool_code\nfor city in ['London', 'Paris']:\n    get_weather(location=city)\n```"
+)
 SILENT_BOTH = '```tool_code\nget_weather(location="London")\nget_weather(location="Paris")\n```'
 BOTH_CALLS: list[dict[str, Any]] = [{"location": "London"}, {"location": "Paris"}]
 

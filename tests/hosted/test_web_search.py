@@ -25,7 +25,9 @@ from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
 TEA, ADVERT = "https://tea.example.net/price?a=1", "https://spam.example.org/"
-PROGRAM = "```tool_code\nfor page in web_search('tea price'):\n    print(page['title'], page['url'])\n```"
+PROGRAM = (
+    "```tool_code\nfor page in web_search('tea price'):\n    print(page['title'], page['url'])\n```"
+)
 ANSWER = f"It costs 4 pounds ([Tea prices]({TEA}))."
 QUESTION = [{"role": "user", "content": "What does tea cost today?"}]
 TEA_ROW = {"url": TEA, "title": "Tea prices", "content": "4 pounds", "description": "4 pounds"}
