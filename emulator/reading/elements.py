@@ -133,9 +133,11 @@ class Elements:
         """Return the arguments of the call whose header ends at ``at``, and the index where the
         call ends.
 
-        Without ``framed``, no closing tag is needed. Returns None if the text ends within the call.
+        Without ``framed``, no closing tag is needed; with it, none if the last argument is closed and ends
+        the text. Returns None if the text ends within the call.
         """
         found: dict[str, Any] = {}
+        closed = False
         index = bisect.bisect_left(self._starts, at)
         end = at
         while index < len(self._tokens):
@@ -157,7 +159,8 @@ class Elements:
             closed = self._tokens[ending].kind == "close"
             end = self._tokens[ending].end if closed else self._tokens[ending].start
             index = ending + closed
-        return (found, end) if found and not framed else None
+        whole = not framed or (closed and not self._text[end:].strip())
+        return (found, end) if found and whole else None
 
     def _ending(self, index: int) -> int | None:
         """Return the index of the token that ends the value opened by token ``index``, or None."""

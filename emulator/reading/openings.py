@@ -37,6 +37,10 @@ FENCES = {
     EXAMPLE: EXAMPLE,
 }
 
+_KNOWN = {*FENCES, "bash", "sh", "shell", "zsh", "console"}
+_SCRIPTS = frozenset({"javascript", "js", "typescript", "ts"})
+"""Languages whose objects are read as JSON."""
+
 _FENCE = re.compile(
     r"(?P<indent>[ \t]*)(?:Action:[ \t]*)?(?P<run>`{3,}|~{3,})(?P<gap>[ \t]*)(?P<lang>[\w+#.\-]*)"
     r"(?P<rest>[^\n]*)"
@@ -62,6 +66,8 @@ def parse_fence(line: str, names: ToolNames) -> Fence | None:
         return None
     indent, run, language = match["indent"], match["run"], match["lang"].lower()
     begin = match.end("gap")
+    if names.find(match["lang"]) and not match["rest"].strip() and language not in _KNOWN:
+        return Fence(indent, run, "", line[:begin], line[begin:])  # the name, then the arguments
     if match["rest"].startswith("(") and names.find(match["lang"]):
         return Fence(indent, run, "", line[:begin], line[begin:])  # ```f(a=1)
     rest = match["rest"].strip()
@@ -118,6 +124,8 @@ def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -
     if begins_with_call(text, names):
         return "python"
     dialect = FENCES.get(language)
+    if language in _SCRIPTS and _DETECTED[1][0].match(text):
+        return "json"
     if dialect == "":
         dialect = next((name for form, name in _DETECTED if form.match(text)), "python")
         # ```tool_call, a line with the name, then the arguments as JSON
