@@ -304,6 +304,7 @@ class Answerer:
         # The model is reminded of a promise once; a second promise may just be its style.
         promised_again = verdict.kind == "promised" and state.attempt
         stays = state.has_answer or verdict.kind == "promised"
+        stays = stays and state.repeated_call is None
         asked_again = state.doubt_questioned and verdict.kind not in ("doubtful", "invalid", "cut")
         if promised_again or (stays and (used_up or asked_again)):
             return "stop"

@@ -101,10 +101,11 @@ class Conversation:
     @property
     def uses_label(self) -> bool:
         """Whether the model has labelled a block in this conversation."""
-        return self._label_key in self._stored
+        has_started = any(message.role == "assistant" for message in self._messages)
+        return has_started and self._label_key in self._stored
 
     def save_label(self) -> None:
-        if not self.uses_label:
+        if self._label_key not in self._stored:
             self._store_value(self._label_key, b"1")
 
     @cached_property

@@ -35,14 +35,18 @@ def new_reply(
         required,
         any_acts=state.constrained
         or request.any_call_acts(has_interpreter=state.session is not None),
-        uses_label=state.uses_label,
+        # A reply to a request for a block is that block, whatever its label.
+        uses_label=state.uses_label and not state.attempt,
         was_asked=state.doubt_questioned or state.quotation_questioned,
         is_asked=state.quotations.was_asked,
         constrained=state.constrained,
     )
     program = ProgramDraft(
         ProgramRuns(
-            driver, seed=seed, repeated_calls=repeated_calls(chat.messages) if asks else ()
+            driver,
+            seed=seed,
+            repeated_calls=repeated_calls(chat.messages) if asks else (),
+            quotes=state.quotations.quotes,
         ),
         judge,
         state.quotations,

@@ -298,8 +298,10 @@ class ProgramDraft:
             self._reject(block.error.diagnostics, block.added_to(self.program))
         elif block.is_program:
             yield from self._run(block)
-            if not self.diagnostics:
+            if not self.diagnostics and (self.calls or not block.is_quoted):
                 self._append(block)
+            elif block.is_quoted and not self.calls:
+                yield block.as_shown
         elif self.truncated_block:
             pass  # neither a call nor prose
         elif unknown:
@@ -411,6 +413,9 @@ class ProgramDraft:
             self._reject(result.diagnostics, program)
         if result.repeats:
             self._suspect = block
+        if result.quoted:
+            block.quoted += [self._quotations.written(call) for call in result.quoted]
+            self._quoted += block.quoted
         if not result.calls:
             return
         first = result.calls[0]

@@ -3,8 +3,9 @@ earlier run made. Knows nothing of blocks or syntaxes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from emulator.programs import validate
 from emulator.programs.driver import Driver
@@ -24,6 +25,8 @@ class RunResult:
     """Why the program was rejected. The calls that it made before are sent anyway."""
     call_sites: Sequence[tuple[int, str]] = ()
     """Line and tool name of all calls so far."""
+    quoted: Sequence[Call] = ()
+    """Calls from the first on that another author wrote: none of them is made."""
     repeats: bool = False
     """The program was rejected for its first calls, which are valid but repeat earlier ones."""
 
@@ -32,8 +35,14 @@ class ProgramRuns:
     """``repeated_calls`` are valid, but returned the same result before: the model is asked first."""
 
     def __init__(
-        self, driver: Driver, *, seed: int = 0, repeated_calls: Collection[Call] = ()
+        self,
+        driver: Driver,
+        *,
+        seed: int = 0,
+        repeated_calls: Collection[Call] = (),
+        quotes: Callable[[Call], bool] = lambda _: False,
     ) -> None:
+        """``quotes`` says whether another author wrote a call."""
         self.toolset = driver.toolset
         self.seed = seed
         self.recorded: list[CallRecord] = []
@@ -43,6 +52,7 @@ class ProgramRuns:
         self.output = ""
         self._driver = driver
         self._repeated_calls = repeated_calls
+        self._quotes = quotes
         self._last: Program | None = None
         """The program of the last run."""
 
@@ -70,8 +80,9 @@ class ProgramRuns:
             self._last, self.waits = None, False
             repeats = [_repeated(program, call) for call in again]
             return RunResult((), [*result.diagnostics, *repeats], repeats=True)
-        self.recorded += map(CallRecord, result.calls)
-        return result
+        own = [*takewhile(lambda call: not self._quotes(call), result.calls)]
+        self.recorded += map(CallRecord, own)
+        return replace(result, calls=own, quoted=result.calls[len(own) :])
 
     def allow_repeated_calls(self) -> None:
         """The model was asked, and gave no better reply."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
@@ -22,10 +23,12 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.answering.draft_block import DraftBlock
+from emulator.answering.python_calls import write_call
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.cached_property import cached_property
-from emulator.protocol import Message
+from emulator.programs.program import Call
+from emulator.protocol import FunctionCall, Message
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.statements import Statement
 from emulator.reading.tool_names import ToolNames
@@ -110,6 +113,17 @@ class Quotations:
     def confirmed(self, texts: Sequence[str]) -> bool:
         """Return True if the model was asked about each of ``texts``."""
         return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
+
+    def quotes(self, call: Call) -> bool:
+        """Return True if a message has a call that a program makes, however the program came to it."""
+        tool = self._toolset.find(call.name)
+        name = tool.python_name if tool else call.name
+        return self._quotes(WrittenCall(name, tuple(call.arguments.values())))
+
+    def written(self, call: Call) -> str:
+        """The call as the model would write it, to ask about it."""
+        function = FunctionCall(name=call.name, arguments=json.dumps(dict(call.arguments)))
+        return write_call(function, self._toolset)
 
     def was_asked(self, block: DraftBlock) -> bool:
         """Return True if the model was asked about this block, or about its calls."""

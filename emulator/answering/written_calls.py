@@ -28,7 +28,7 @@ _SYNTAX = frozenset(
 """Words that calls of any syntax may have between the name and the last value."""
 _SPELLINGS = {"null": "none"}
 _NUMBERED = re.compile(r"(?:id|index)\W{1,4}[\"']?\w{1,40}")
-_TAG = re.compile(r"<[^<>\n]{1,200}>")
+_TAG = re.compile(r"<[^<>{\n]{1,200}>")
 _TAG_BEFORE = 60
 _MAX_SKIPPED = 12
 _GAP = 400

@@ -20,6 +20,12 @@ PARAMETER = "<parameter=path>\na.txt\n</parameter>"
 OBJECT = '{"path": "a.txt"}'
 
 
+def tagged(content: str) -> str:
+    """A call whose content is written as it is."""
+    arguments = f'{{"path": "a", "content": "{content}"}}'
+    return f'<tool_call>\n{{"name": "write_file", "arguments": {arguments}}}\n</tool_call>'
+
+
 def written(content: str) -> list[tuple[str, Any]]:
     return [("write_file", {"path": "a", "content": content})]
 
@@ -36,15 +42,15 @@ CASES: dict[str, tuple[str, list[tuple[str, Any]]]] = {
         DELETED,
     ),
     "a line break in a JSON string": (
-        '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "1\n2"}}\n</tool_call>',
+        tagged("1\n2"),
         written("1\n2"),
     ),
     "an opening tag in a JSON string": (
-        '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "<tool_call>"}}\n</tool_call>',
+        tagged("<tool_call>"),
         written("<tool_call>"),
     ),
     "a closing tag in a JSON string": (
-        '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "</tool_call>"}}\n</tool_call>',
+        tagged("</tool_call>"),
         written("</tool_call>"),
     ),
     "a tag in a parameter": (
