@@ -120,6 +120,7 @@ class Conversation:
             )
         except StoreFailed as error:
             log.warning("the history is shown as the client has it", reason=str(error))
+            self._store = None  # nor is anything stored
             return {}
 
     @cached_property

@@ -222,7 +222,7 @@ def block(code: str) -> str:
 def read_stubs(prompt: str) -> dict[str, Stub]:
     """The functions that the prompt says can be called."""
     shown = re.findall(
-        r"You can call these Python functions.*?```tool_code\n(.*?)\n```", prompt, re.DOTALL
+        r"You can call these Python functions.*?```python\n(.*?)\n```", prompt, re.DOTALL
     )
     if not shown:
         return {}

@@ -108,7 +108,7 @@ ANSWERS: list[tuple[str, Any, str, list[tuple[str, Any]]]] = [
     (
         "two blocks with words between",
         [GET_WEATHER],
-        f"{LONDON}\nand then\n```python\nget_weather(location='Paris')\n```",
+        f"{LONDON}\nand then\n```tool_code\nget_weather(location='Paris')\n```",
         [("get_weather", {"location": "London"}), ("get_weather", {"location": "Paris"})],
     ),
 ]
