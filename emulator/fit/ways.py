@@ -98,4 +98,5 @@ def _own_row(settings: Settings, route: Route) -> ProfileRow | None:
 
 
 def _fields(row: ProfileRow) -> dict[str, Any]:
-    return row.model_dump(exclude_unset=True, exclude={"name", "pattern"})
+    """What makes the row a way; ``acts`` is what was measured in it."""
+    return row.model_dump(exclude_unset=True, exclude={"name", "pattern", "acts"})

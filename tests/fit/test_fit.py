@@ -148,6 +148,7 @@ def test_the_way_that_the_model_knows_wins_and_becomes_its_profile(
     assert "Written to emulator.toml.\n" in err
     profile = profile_of(Settings(), "house 7b")
     assert profile.name == "fit-House 7B"
+    assert profile.acts == ("any" if way == "python" else "label")  # it never wrote the label
     assert bool(profile.chat_template) == (way == "template")
     grammar = {"json": "prompt", "schema": "json_schema"}.get(way, "off")
     assert (profile.grammar, profile.tools) == (grammar, "native" if way == "native" else "emulate")
