@@ -71,9 +71,9 @@ def write_calls(task: Task) -> Model:
     """Programs off: a block of calls that need no results, by the results in the transcript."""
 
     def answer(body: Body) -> Reply:
-        # The proxy tells results as "f(a=1) returned:" and the result in the next line.
+        # The proxy tells results as a fence labelled with the call.
         seen = [
-            [json.loads(line) for line in re.findall(r" returned:\n(.*)", message["content"])]
+            [json.loads(line) for line in re.findall(r"```\w+\(.*\)\n(.*)", message["content"])]
             for message in body["messages"]
             if message["role"] == "user"
         ]

@@ -200,7 +200,7 @@ def test_a_function_result_is_told_like_a_tool_result(
     upstream.reply("It is 12.")
     client.chat.completions.create(model="m", messages=history, function_call="auto", **LEGACY)
     told = upstream.requests[0]["messages"][-1]["content"]
-    assert 'get_weather(location="London") returned:\n12' in told
+    assert 'get_weather(location="London")\n12' in told
 
 
 def test_a_named_function_must_be_called(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:

@@ -151,4 +151,4 @@ def test_a_decision_whose_call_has_its_result_in_the_history_runs_nothing(
     result = {"role": "tool", "tool_call_id": known.id, "content": "booked before"}
     Shop(start_app(hosted=server)[1]).answer(GO, in_history(known), decision(known, True), result)
     assert server.made == []
-    assert upstream.requests[0]["messages"][-1]["content"].count("returned:") == 1
+    assert upstream.requests[0]["messages"][-1]["content"].count("```") == 2

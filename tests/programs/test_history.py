@@ -55,11 +55,13 @@ on time
 
 Its calls returned:
 
-check(id="a2") returned:
+```check(id="a2")
 on time
+```
 
-search(to="Oslo") returned:
+```search(to="Oslo")
 [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}]
+```
 
 Calls already made are not undone. Answer the request, or write another tool_code block."""
 
@@ -109,7 +111,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a call that does not fit its schema, found while it runs",
         "a = check('a2')\nprint('seen', a)\nbook(id=a, note=[1])",
-        ["seen on time", 'book(id="on time"', 'check(id="a2") returned:\non time'],
+        ["seen on time", 'book(id="on time"', 'check(id="a2")\non time'],
     ),
     (
         "an attribute in place of a key",
@@ -119,12 +121,12 @@ FAILURES: list[tuple[str, str, list[str]]] = [
     (
         "a block that cannot be read behind one whose call has left",
         "print('begun')\na = check('a2')\nprint(a)\nif a:\n  x = )",
-        ["invalid Python", "begun\non time", 'check(id="a2") returned:\non time'],
+        ["invalid Python", "begun\non time", 'check(id="a2")\non time'],
     ),
     (
         "an argument that there is not, behind a call that has left",
         "a = check('a2')\nprint(a)\nbook(identity='x')",
-        ["identity", 'check(id="a2") returned:\non time'],
+        ["identity", 'check(id="a2")\non time'],
     ),
 ]
 
@@ -166,17 +168,17 @@ OUTPUTS: list[tuple[str, str, str]] = [
     (
         "the result of a call that stands alone is shown beside what is printed",
         "book('a1')\nprint('booked')",
-        'book(id="a1") returned:\n{"booked": "a1", "note": ""}\n\nThe program ran to its end',
+        'book(id="a1")\n{"booked": "a1", "note": ""}\n```\n\nThe program ran to its end',
     ),
     (
         "also of one in a loop",
         "for i in ('a1', 'a2'):\n    check(i)\nprint('end')",
-        'check(id="a2") returned:\non time\n\nThe program ran to its end',
+        'check(id="a2")\non time\n```\n\nThe program ran to its end',
     ),
     (
         "where nothing is printed the results are shown",
         "x = check('a2')\ny = check('a1')",
-        'check(id="a2") returned:\non time\n\ncheck(id="a1") returned:\n{"late": 10}',
+        'check(id="a2")\non time\n```\n\n```check(id="a1")\n{"late": 10}',
     ),
     (
         "what is printed may hold a fence",
@@ -219,7 +221,7 @@ def test_what_a_program_called_before_it_failed_is_called(
     history = converse(client, ["Go."], tools=TOOLS, local=LOCAL)
     sent_calls = [call["function"]["name"] for m in history for call in m.get("tool_calls", ())]
     assert sent_calls == ["search", "check"]
-    assert 'check(id="a1") returned:\n{"late": 10}' in last_prompt(upstream)
+    assert 'check(id="a1")\n{"late": 10}' in last_prompt(upstream)
 
 
 def test_twenty_long_results_do_not_come_back_a_turn_later(
@@ -262,7 +264,7 @@ def test_a_history_with_other_results_shows_them_as_they_are(
     plain(client, model="m", messages=changed, tools=TOOLS)
     shown = upstream.requests[-1]["messages"]
     assert shown[2]["content"] == block('check(id="a2")')
-    assert 'check(id="a2") returned:\nlate' in shown[3]["content"]
+    assert 'check(id="a2")\nlate' in shown[3]["content"]
 
 
 def test_a_record_that_is_lost_means_the_calls_and_their_results(
@@ -297,7 +299,7 @@ def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
     second = plain(client, model="m", messages=messages, tools=now)
     assert second.choices[0].message.content == "It is warm."
     assert last_prompt(upstream).startswith("Results:")
-    assert last_prompt(upstream).endswith("returned:\n4 degrees")
+    assert last_prompt(upstream).endswith("\n4 degrees\n```")
 
 
 def test_a_program_goes_on_after_a_call_whose_tool_has_changed_since(
@@ -341,7 +343,7 @@ def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
     answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
     prompt_text = last_prompt(upstream)
-    assert 'check(id="a2") returned:\non time' in prompt_text and "fail" not in prompt_text
+    assert 'check(id="a2")\non time' in prompt_text and "fail" not in prompt_text
 
 
 def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
@@ -359,7 +361,7 @@ def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
         with programs.open():
             answer = plain(client, model="m", messages=messages, tools=TOOLS)
     assert answer.choices[0].message.content == "I see."
-    assert 'check(id="a2") returned:\non time' in last_prompt(upstream)
+    assert 'check(id="a2")\non time' in last_prompt(upstream)
 
 
 # Long arguments
@@ -379,7 +381,7 @@ def test_long_arguments_are_told_once_and_lines_as_lines(
     )
     called, prompt_text = (m["content"] for m in upstream.requests[1]["messages"][2:])
     assert len(called) + len(prompt_text) < 1.2 * len(FILE)
-    assert f"[{len(FILE):,} characters]) returned:\nok" in prompt_text
+    assert f"[{len(FILE):,} characters])\nok" in prompt_text
     tree = ast.parse(called.removeprefix("```tool_code\n").removesuffix("\n```"))
     call = tree.body[0].value  # type: ignore[attr-defined]
     assert ast.literal_eval(call.keywords[1].value) == FILE and called.count("\n") > 300
@@ -393,7 +395,7 @@ def test_two_calls_that_differ_where_they_are_cut_are_told_apart(
     upstream.reply(block(f"[{code}]"), "Written.")
     converse(client, ["Go."], tools=WRITE, local={"write_file": lambda path, content: content[-1]})
     prompt_text = last_prompt(upstream)
-    assert "(number 1) returned:\n1" in prompt_text and "(number 2) returned:\n2" in prompt_text
+    assert "(number 1)\n1" in prompt_text and "(number 2)\n2" in prompt_text
 
 
 JSON_VALUES = st.recursive(

@@ -44,7 +44,7 @@ SCRIPT = [
 
 def answer(body: dict[str, Any]) -> str:
     texts = [_text(message["content"]) for message in body["messages"]]
-    if " returned:\n" in texts[-1]:
+    if texts[-1].startswith("Results:\n"):
         return "It is done."
     told = "\n".join(texts)
     for pattern, reply in SCRIPT:
