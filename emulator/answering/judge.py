@@ -133,6 +133,11 @@ class Judge:
                 return ALONE if place else PERHAPS_ALONE
         return ASKED_BEFORE if self.was_asked else ASKED
 
+    def decides_early(self, block: DraftBlock) -> bool:
+        """Return True if an unfinished block runs whatever follows in it: what only reads so far may act."""
+        decision = self.decide(block)
+        return decision.outcome is Outcome.RUNS and (decision is not READS or not self._offers_acts)
+
     def decide_cell(self, block: DraftBlock, place: Place | None = None) -> Decision:
         """Judge Python for the code interpreter."""
         if self.acts(block.tools) or block.is_trusted or self.required:
@@ -147,9 +152,12 @@ class Judge:
 
     def decides_cells_early(self, block: DraftBlock) -> bool:
         """Return True if Python for the code interpreter runs whatever it calls."""
-        offered = {tool.python_name for tool in self.toolset.tools}
-        runs = self.required or self.any_acts or not (self.uses_label or self.acts(offered))
+        runs = self.required or self.any_acts or not (self.uses_label or self._offers_acts)
         return block.is_trusted or runs
+
+    @property
+    def _offers_acts(self) -> bool:
+        return self.acts([tool.python_name for tool in self.toolset.tools])
 
     def unknown_calls(self, block: DraftBlock) -> list[Diagnostic]:
         """Diagnostics for calls of unknown tools, if the block is meant as a call and not as

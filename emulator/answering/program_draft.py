@@ -216,7 +216,7 @@ class ProgramDraft:
         if self._runs.repeats_tool(tool.name):
             return False
         block.tools.add(tool.python_name)
-        return self._judge.decide(block).outcome is Outcome.RUNS
+        return self._judge.decides_early(block)
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
         """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
@@ -237,7 +237,7 @@ class ProgramDraft:
             return True
         if self._unsettled or self._forced:  # an object may be the forced call's arguments
             return False
-        return self._judge.decide(block).outcome is Outcome.RUNS
+        return self._judge.decides_early(block)
 
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         """End the block. Yields its calls, or the block as text if it is not part of a program.
@@ -315,6 +315,7 @@ class ProgramDraft:
     def run_asked(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked: it said that they should."""
         blocks, self._asked = self._asked, []
+        self._runs.allow_all_calls()
         for block in blocks:
             unknown = () if block.is_program or block.error else self._judge.unknown_calls(block)
             for event in self._run_block(block, unknown, means_call=True, cut_off=False):
@@ -354,7 +355,7 @@ class ProgramDraft:
         if block is None:
             return
         self._suspect, self._given_up = None, None
-        self._runs.allow_repeated_calls()
+        self._runs.allow_all_calls()
         self.diagnostics.clear()
         yield from self._run(block)
         self._append(block)

@@ -84,9 +84,9 @@ class ProgramRuns:
         self.recorded += map(CallRecord, own)
         return replace(result, calls=own, quoted=result.calls[len(own) :])
 
-    def allow_repeated_calls(self) -> None:
-        """The model was asked, and gave no better reply."""
-        self._repeated_calls = ()
+    def allow_all_calls(self) -> None:
+        """The model was asked: repeated and quoted calls are its own now."""
+        self._repeated_calls, self._quotes = (), lambda _: False
 
     def repeats_tool(self, name: str) -> bool:
         """Return True if a call of this tool may be a repeated one."""

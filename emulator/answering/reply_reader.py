@@ -91,8 +91,8 @@ class ReplyReader:
         )
         self._reasoning: list[str] = []
         self._afterword = ""
-        self._is_lone = not follows_words
-        """The reply has no words."""
+        self.has_words = follows_words
+        """Whether there are words besides the blocks and the reasoning."""
         self._space = ""
         """White space after a block that is not decided yet."""
         self._held: list[str] = []
@@ -101,6 +101,8 @@ class ReplyReader:
         self._answered = False
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
+        self.says_run = False
+        """The reply answers that the block should run."""
         self.done = False
         self.size = 0
         self._pieces: list[str] = []
@@ -152,17 +154,7 @@ class ReplyReader:
     @property
     def _end(self) -> Place:
         """The place of a block that ends the reply."""
-        return Place.ALONE if self._is_lone else Place.LAST
-
-    @property
-    def is_lone(self) -> bool:
-        """Whether the reply has no words."""
-        return self._is_lone
-
-    @property
-    def says_run(self) -> bool:
-        """Whether the reply answers that the block should run."""
-        return self.draft.verdict is None and _RUN.fullmatch(self.text.strip()) is not None
+        return Place.LAST if self.has_words else Place.ALONE
 
     def run_asked(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked; what followed them is dropped."""
@@ -202,6 +194,7 @@ class ReplyReader:
         """Send the buffered prose, in the required format."""
         if self._answers_question:  # the first reply stays as it is
             self._answered = True
+            self.says_run = _RUN.fullmatch(rest.strip()) is not None
             return
         if (
             self._quotation_questioned
@@ -276,7 +269,7 @@ class ReplyReader:
 
     def _words(self, text: str) -> Iterator[AnswerEvent]:
         if text.strip():
-            self._has_content, self._is_lone = True, False
+            self._has_content = self.has_words = True
             yield from self._settle()
         elif self.draft.is_unsettled:
             self._space += text

@@ -100,7 +100,7 @@ class TurnState:
         self.attempt += 1
         self.promised = self.promised or verdict.kind == "promised"
         self.unfinished_block = reply.draft.truncated_block
-        self.follows_words = not reply.is_lone
+        self.follows_words = reply.has_words
         if reply.draft.has_repeated_calls:
             self.repeated_call = reply.draft
         exchange = repair_messages(

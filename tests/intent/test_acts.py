@@ -97,6 +97,8 @@ def test_a_trusted_syntax_runs_whatever_is_said_around_it(
 RUN_ANSWERS = {
     "RUN": "RUN",
     "run.": "Run.",
+    "after thoughts": "<think>It should delete.</think>\n\nRUN",
+    "bold": "**RUN**",
     "the block again": None,
     "a labelled block": TRUSTED["the label"],
     "another syntax": TRUSTED["Hermes"],
@@ -111,13 +113,7 @@ def test_an_acting_block_among_words_is_asked_about_and_run_lets_it_run(
 ) -> None:
     reply = said(words, OTHERS[syntax])
     upstream.reply(Reply(reply, chunks=5), "RUN")
-    completion = answer(client, ask)
-    if syntax.startswith(
-        "bare Python"
-    ):  # in a line of its own among words it is no block in each language
-        assert calls(completion) in (DELETED, [])
-        return
-    assert calls(completion) == DELETED
+    assert calls(answer(client, ask)) == DELETED
     first, second = (request["messages"] for request in upstream.requests)
     assert second[: len(first)] == first
     assert second[-2] == {"role": "assistant", "content": reply}
@@ -246,6 +242,34 @@ def test_blocks_after_one_that_is_asked_about_belong_to_the_question(
     upstream.reply(f"First:\n\n{OTHERS['Python']}\n\nThen:\n\n{READ['Python']}\n\nOk?", "RUN")
     assert calls(answer(client)) == DELETED  # the reading call waits behind it
     assert len(upstream.requests) == 2
+
+
+MIXED = '```python\ntext = read_file(path="a")\ndelete_file(path=text)\n```'
+
+
+@BOTH
+def test_of_a_block_that_reads_and_then_acts_nothing_runs_before_the_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """The reading call left while the block was written, and the act was lost."""
+    reply = f"Here:\n\n{MIXED}\n\nOk?"
+    upstream.reply(Reply(reply, chunks=4), "NO", Reply(reply, chunks=4), "RUN")
+    completion = answer(client, ask)
+    assert (calls(completion), completion.choices[0].message.content) == ([], reply)
+    assert calls(answer(client, ask)) == [("read_file", {"path": "a"})]
+
+
+def test_a_long_call_that_reads_does_not_take_an_act_along(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """It is streamed while it is written, unless what follows needs an answer."""
+    long = "a" * 900
+    block = f'```python\nread_file(path="{long}")\n{CODE}\n```'
+    upstream.reply(Reply(f"Here:\n\n{block}\n\nOk?", chunks=9), "NO")
+    with client.chat.completions.stream(model="m", messages=GO, tools=TOOLS) as stream:
+        for _ in stream:
+            pass
+        assert calls(stream.get_final_completion()) == []
 
 
 BLANKS = [
