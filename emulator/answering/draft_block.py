@@ -21,6 +21,8 @@ LABEL = "tool_code"
 _LABELS = frozenset(f"{LABEL} tool_call tool_calls tool_use function_call function_calls".split())
 """Some models label calls so without being told."""
 _FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<label>[^\s({]*)")
+_BARE_CALL = re.compile(r"\s*[\w.\-]+\s*[:({]")
+"""A name and its arguments, as prose may have them: ``f {"a": 1}``."""
 _OWN_SYNTAX = frozenset({"markup", "react", "patch", "leftover"})
 # A block of these dialects is not necessarily meant as a call.
 _AMBIGUOUS = ("json", "yaml")
@@ -112,7 +114,10 @@ class DraftBlock:
         """Whether its syntax says that it runs: the label, or a model's own call syntax outside a fence."""
         if self.label is not None:
             return self.is_labelled
-        return self.dialect in _OWN_SYNTAX or bool(self.pieces[0].strip())
+        if self.pieces[0].strip():
+            return True
+        is_bare = self.dialect == "markup" and _BARE_CALL.match(self.inner)
+        return self.dialect in _OWN_SYNTAX and not is_bare
 
     @property
     def may_stand_alone(self) -> bool:

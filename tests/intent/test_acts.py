@@ -49,6 +49,8 @@ OTHERS = {
     "JSON": f"```json\n{JSON}\n```",
     "YAML": f"```yaml\nname: delete_file\narguments:\n  path: {PATH}\n```",
     "bare Python": CODE,
+    "a name and JSON": f'delete_file {{"path": "{PATH}"}}',
+    "a name, then JSON": f'delete_file\n{{"path": "{PATH}"}}',
     "bare JSON": JSON,
 }
 AROUND = {
@@ -122,7 +124,7 @@ def test_an_acting_block_among_words_is_asked_about_and_run_lets_it_run(
 
 @BOTH
 @pytest.mark.parametrize("said_then", RUN_ANSWERS)
-@pytest.mark.parametrize("syntax", [name for name in OTHERS if name != "bare Python"])
+@pytest.mark.parametrize("syntax", OTHERS)
 def test_the_model_says_in_any_of_these_ways_that_it_runs(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, said_then: str
 ) -> None:
@@ -134,7 +136,7 @@ def test_the_model_says_in_any_of_these_ways_that_it_runs(
 
 @BOTH
 @pytest.mark.parametrize("declines", ["NO", "No, I only showed it.", "您要我做什么?", "I ran it."])
-@pytest.mark.parametrize("syntax", [name for name in OTHERS if name != "bare Python"])
+@pytest.mark.parametrize("syntax", OTHERS)
 def test_any_other_answer_leaves_the_first_reply_as_it_is(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, declines: str
 ) -> None:
@@ -212,7 +214,7 @@ def test_what_calls_no_offered_function_is_shown(
     assert len(upstream.requests) == 1
 
 
-@pytest.mark.parametrize("syntax", [name for name in OTHERS if name != "bare Python"])
+@pytest.mark.parametrize("syntax", OTHERS)
 def test_a_required_call_runs(
     client: openai.OpenAI, upstream: ScriptedUpstream, syntax: str
 ) -> None:

@@ -17,8 +17,6 @@ PRELUDE = """
 import ctypes, os, resource, signal, time
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-def call(*arguments):
-    return ctypes.get_errno() if libc.syscall(*arguments) < 0 else 0
 def error_of(act):
     try:
         act()

@@ -1,8 +1,6 @@
 """The modules that run inside a kernel."""
 
-import ast
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +8,7 @@ from sandbox import inside
 from sandbox.engine import Finished, Limits, Paused
 from sandbox.errors import ProgramFailed, SandboxTimeout
 from sandbox.outputs import Printed
+from tests.support.imports import imports
 from tests.support.places import kernels
 
 ALLOWED = {*sys.stdlib_module_names, "IPython"}
@@ -17,18 +16,9 @@ ALLOWED = {*sys.stdlib_module_names, "IPython"}
 
 def test_they_import_the_standard_library_ipython_and_one_another() -> None:
     """A kernel may run in an image or on a gateway where nothing else is installed."""
-    (folder,) = inside.__path__
     foreign = [
-        (file.name, module)
-        for file in Path(folder).glob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        for module in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
+        (file, module)
+        for file, module in imports(inside)
         if module.partition(".")[0] not in ALLOWED and not module.startswith("sandbox.inside")
     ]
     assert foreign == []

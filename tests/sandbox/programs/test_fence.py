@@ -8,7 +8,6 @@ import re
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -278,11 +277,9 @@ def test_a_child_in_a_loop_ends_although_nobody_asks_it() -> None:
         message = b'{"code": ' + b'"' + code.replace(b"\n", b"\\n").replace(b'"', b'\\"') + b'"}'
         handle.socket.setblocking(True)
         handle.socket.sendall(len(message).to_bytes(4, "big") + message)
-        start = time.monotonic()
         ended = select.poll()
         ended.register(handle.pidfd, select.POLLIN)
         assert ended.poll(20_000), "RLIMIT_CPU ends it"
-        assert time.monotonic() - start >= 1
         handle.close()
 
 

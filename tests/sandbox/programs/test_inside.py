@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import sys
-from pathlib import Path
 
 from sandbox.programs import inside
+from tests.support.imports import imports
+
+OWN = ("sandbox.inside", "sandbox.programs.inside")
 
 
 def test_they_import_the_standard_library_and_one_another() -> None:
     """A server has no site packages: a library could start a thread, or leave an open file."""
-    (folder,) = inside.__path__
+    found = list(imports(inside))
     foreign = [
-        (file.name, module)
-        for file in Path(folder).glob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        for module in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-        if module.partition(".")[0] not in sys.stdlib_module_names
-        and not module.startswith(("sandbox.inside", "sandbox.programs.inside"))
+        (file, module)
+        for file, module in found
+        if module.partition(".")[0] not in sys.stdlib_module_names and not module.startswith(OWN)
     ]
     assert foreign == []
+    assert ("run.py", "sandbox.programs.inside") in found
