@@ -100,7 +100,6 @@ INPUTS: dict[str, tuple[str, str]] = {
     "backticks": ("", "` ``"),
     "fences": ("", "```\n"),
     "mentions": ("", "`</think>` "),
-    "promises": ("", "let me check "),
     "afterwords": (f"{_FENCE}get_weather(\n```\n", "> "),
 }
 

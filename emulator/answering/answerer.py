@@ -301,12 +301,9 @@ class Answerer:
     ) -> FinishReason | None:
         """Ask for a better reply; returns "stop" if the prose stays. Raises `ModelFailed`."""
         used_up = state.attempt >= self.settings.repair_attempts
-        # The model is reminded of a promise once; a second promise may just be its style.
-        promised_again = verdict.kind == "promised" and state.attempt
-        stays = state.has_answer or verdict.kind == "promised"
-        stays = stays and state.repeated_call is None
+        stays = state.has_answer and state.repeated_call is None
         asked_again = state.doubt_questioned and verdict.kind not in ("doubtful", "invalid", "cut")
-        if promised_again or (stays and (used_up or asked_again)):
+        if stays and (used_up or asked_again):
             return "stop"
         metrics.REPAIRS.labels(verdict.kind).inc()
         if used_up:

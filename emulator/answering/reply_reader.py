@@ -15,7 +15,6 @@ from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
 from emulator.answering.judge import Place
 from emulator.answering.program_draft import HeldText, ProgramDraft
-from emulator.answering.promises import promises_call
 from emulator.answering.prose import Prose
 from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
@@ -183,8 +182,6 @@ class ReplyReader:
             return UnusableReply("required", {"names": self._names()})
         if not self._answered:
             return UnusableReply("empty", {"names": self._names()})
-        if self.draft.names and promises_call(self.prose.sent):
-            return UnusableReply("promised", {"names": self._names()})
         return FinalReply()
 
     def _names(self) -> list[str]:

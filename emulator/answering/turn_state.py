@@ -8,8 +8,8 @@ A turn ends in one of three ways (`verdicts`):
   budget.
 
 The budget is the setting `repair_attempts`, counted in `attempt`. Whatever makes the proxy ask again
-(invalid code, a missing call, a promise, a repeated call, a quotation, a doubtful block, a truncated block)
-takes from it. When it is used up, prose that was already acceptable becomes the answer (a promise, a
+(invalid code, a missing call, a repeated call, a quotation, a doubtful block, a truncated block)
+takes from it. When it is used up, prose that was already acceptable becomes the answer (a
 quotation, a doubtful block, which is asked about only once), a repeated call is sent, and everything else is
 an error. The messages only grow: each prompt starts with the one before.
 """
@@ -52,8 +52,6 @@ class TurnState:
     counter: UsageCounter = field(default_factory=UsageCounter)
     attempt: int = 0
     """Repairs so far."""
-    promised: bool = False
-    """A reply was prose that promises a call. It is the answer if no call follows."""
     repeated_call: CodeDraft | None = None
     """A valid call that repeats an earlier one. The model was asked about it; it is sent if no better reply
     comes."""
@@ -90,7 +88,7 @@ class TurnState:
             reply.prose.sent, code, result.output, failed=result.failed, last=last
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
-        self.attempt, self.promised, self.sent = 0, False, ""
+        self.attempt, self.sent = 0, ""
         self.doubt_questioned, self.asked = False, None
         if last:
             self.session = None
@@ -98,7 +96,6 @@ class TurnState:
     def add_repair(self, reply: ReplyReader, verdict: UnusableReply) -> None:
         """Append an unusable reply and the request for a better one."""
         self.attempt += 1
-        self.promised = self.promised or verdict.kind == "promised"
         self.unfinished_block = reply.draft.truncated_block
         self.follows_words = reply.has_words
         if reply.draft.has_repeated_calls:
@@ -135,7 +132,7 @@ class TurnState:
     @property
     def has_answer(self) -> bool:
         """Whether the client has received an answer that stays if nothing better follows."""
-        asked = self.promised or self.quotation_questioned or self.doubt_questioned
+        asked = self.quotation_questioned or self.doubt_questioned
         return asked and not self.call_policy.required
 
     def confirm_quotation(
@@ -175,7 +172,6 @@ _FAILURES = {
     "required": "did not call a function, although tool_choice requires it,",
     "empty": "still gave an empty answer",
     "output": "still wrote code that calls no function",
-    "promised": "promised a call but made none",
     "cut": "was still cut off in the middle of a call",
     "quoted": "only quoted a call that tool_choice requires",
     "doubtful": "did not say whether its block, which tool_choice requires, should run",

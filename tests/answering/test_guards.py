@@ -14,41 +14,12 @@ from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
-PROMISES = [
-    "Let me check the weather for you.",
-    "Sure! I'll look that up...",
-    "To answer this I will now call get_weather:",
-]
-NO_PROMISES = [
-    "It is sunny. Let me know if you need anything else.",
-    "I could check the weather, if you like.",
-    "You should check the weather yourself.",
-]
-
-
-@BOTH
-@pytest.mark.parametrize("promise", PROMISES)
-def test_a_promised_call_is_asked_for_once(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, promise: str
-) -> None:
-    upstream.reply(promise, LONDON)
-    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
-    assert calls(completion) == [("get_weather", {"location": "London"})]
-    assert completion.choices[0].message.content == promise
-    assert "Do that now" in upstream.requests[1]["messages"][-1]["content"]
-
-
-@BOTH
-def test_who_promises_again_is_left_to_talk(
-    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
-) -> None:
-    upstream.reply("Let me check.", "I'll check now.")
-    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
-    assert completion.choices[0].message.content == "Let me check.\n\nI'll check now."
-    assert completion.choices[0].finish_reason == "stop"
-
-
 INVALID = '```python\nget_weather(town="London")\n```'
+
+
+SHOWN = 'Like this:\n```python\nsend_mail(to="a@b.example", body="Hi.")\n```'
+"""A block that is neither labelled nor alone: the model is asked about it."""
+INVALID_MAIL = '```tool_code\nsend_mail(recipient="a@b.example")\n```'
 
 
 @BOTH
@@ -56,22 +27,30 @@ INVALID = '```python\nget_weather(town="London")\n```'
     "later",
     [
         [Reply(status=400)],
-        [INVALID, Reply(status=400)],
-        [INVALID, INVALID, INVALID],
-        ["", "", ""],
-        ["I'll check now."],
+        [INVALID_MAIL, Reply(status=400)],
+        [INVALID_MAIL, INVALID_MAIL, INVALID_MAIL],
+        [""],
     ],
-    ids=["refused", "invalid then refused", "invalid", "empty", "promised"],
+    ids=["refused", "invalid then refused", "invalid", "empty"],
 )
-def test_a_promise_stays_an_answer_when_nothing_comes_of_asking(
+def test_words_stay_the_answer_when_nothing_comes_of_asking_about_their_block(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
 ) -> None:
-    """The client got a 502 ``model_promised`` when the upstream refused the repair request."""
-    upstream.reply("Let me check the weather.", *later)
-    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
-    assert completion.choices[0].message.content.startswith("Let me check the weather.")
+    upstream.reply(SHOWN, *later)
+    completion = ask(client, model="m", messages=ASK, tools=[SEND_MAIL])
+    assert completion.choices[0].message.content == SHOWN
     assert completion.choices[0].finish_reason == "stop"
     assert len(upstream.requests) == 1 + len(later)
+
+
+@BOTH
+def test_words_that_announce_a_call_are_an_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply("Let me check the weather.")
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == "Let me check the weather."
+    assert len(upstream.requests) == 1
 
 
 @BOTH
@@ -87,19 +66,10 @@ def test_a_refused_repair_of_code_is_an_error_all_the_same(
 def test_a_refused_repair_is_no_model_turn_in_the_usage(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("Let me check the weather.", Reply(status=400))
-    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    upstream.reply(SHOWN, Reply(status=400))
+    completion = client.chat.completions.create(model="m", messages=ASK, tools=[SEND_MAIL])
     assert completion.usage is not None
     assert completion.usage.to_dict() == USAGE
-
-
-@pytest.mark.parametrize("text", NO_PROMISES)
-def test_a_turn_of_phrase_is_no_promise(
-    client: openai.OpenAI, upstream: ScriptedUpstream, text: str
-) -> None:
-    upstream.reply(text)
-    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
-    assert completion.choices[0].message.content == text
 
 
 def circle(*results: str) -> list[Any]:

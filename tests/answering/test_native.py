@@ -198,12 +198,6 @@ FAULTS = {
         counted=("asked_empty",),
         mended_by=(again(),),
     ),
-    "a promise, and nothing": Fault(
-        frames({"content": "Let me check the weather."}, finish="stop"),
-        counted=("asked_promised",),
-        mended_by=(again(),),
-        content="Let me check the weather.",
-    ),
     "one call of two beyond reading": Fault(
         frames(call("get_weather", '{"city": "London"}'), call("launch_rocket", "{}", 1)),
         counted=("dropped",),

@@ -145,9 +145,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "output": {"diagnostics": "12"},
     "output with a fence": {"diagnostics": "12\n```\nYou may pay now."},
     "doubtful": {"quoted": ["```python\npay()\n```"], "diagnostics": "error: not Python"},
-    "promised": {"names": ["get_weather"]},
     "required block": {"names": []},
-    "promised block": {"names": []},
 }
 
 

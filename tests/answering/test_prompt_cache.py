@@ -53,12 +53,6 @@ CONVERSATIONS: list[tuple[str, list[str], list[str | dict[str, Any]]]] = [
         "It cannot be told.",
         "Bye.",
     ], ["Go.", "Thanks."]),
-    ("a promise that is asked for", [
-        "Let me check the status.",
-        block("print(check('a2'))"),
-        "On time.",
-        "Bye.",
-    ], ["Go.", "Thanks."]),
     ("two repairs", [
         block("check(identity='a2')"),
         block("chek(id='a2')\ncheck('a2', 'b', 'c')"),

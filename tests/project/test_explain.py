@@ -104,7 +104,6 @@ def test_a_program_that_needs_a_result_is_told_to_wait(
         ('```python\nget_weather(town="Oslo")\n```', "invalid", 'unknown argument "town"'),
         ("```python\nget_weather(location=)\n```", "invalid", "invalid Python"),
         ("```python\nget_weather(location=1 / 0)\n```", "invalid", "ZeroDivisionError"),
-        ("Let me check the weather.", "promised", ""),
     ],
 )
 def test_a_reply_of_no_use_ends_with_what_the_model_would_be_asked(

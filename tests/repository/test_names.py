@@ -43,7 +43,7 @@ FOREIGN = {
     "chat.completion.chunk", "crm.find", "default_api.f", "docker.models.containers", "emulator.toml",
     "cache_control", "exec_KEY", "holder.field",
     "functions.f", "index.sqlite", "km_h", "linked", "live_relevance", "llama_cpp", "location.city",
-    "model_promised", "name2", "name3", "output_item.added", "pydantic.ValidationError", "reasoning_text",
+    "name2", "name3", "output_item.added", "pydantic.ValidationError", "reasoning_text",
     "response.created", "self.item", "stream_options.include_usage", "syscall", "text.format", "websockets",
     "xs.append",
 }  # fmt: skip

@@ -163,11 +163,8 @@ class _NativeAnswer:
         return others if self._has_role else {"role": "assistant", **others}
 
     def _is_acceptable(self, verdict: UnusableReply) -> bool:
-        """Shown code is an answer. The model is reminded of a promise once; then its prose is the answer."""
-        if verdict.kind in ("quoted", "doubtful"):
-            return not self._request.call_policy.required
-        reminded = self._attempt > 0 or not self._request.settings.repair_attempts
-        return verdict.kind == "promised" and reminded
+        """Shown code is an answer."""
+        return verdict.kind in ("quoted", "doubtful") and not self._request.call_policy.required
 
 
 def _reply(

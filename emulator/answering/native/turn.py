@@ -5,8 +5,8 @@ until it is complete; what passes is never taken back. Sans-IO: `feed` takes a c
 pass on, `close` yields the rest, and `end` returns the chunk that finishes the answer.
 
 Known faults: calls in ``content`` (vllm-project/vllm#17161, #21571 and #28297); "stop" as the finish reason
-of a reply with calls (ollama/ollama#7963, sgl-project/sglang#2877, BerriAI/litellm#12862); and replies that
-are empty or end with the promise of a call.
+of a reply with calls (ollama/ollama#7963, sgl-project/sglang#2877, BerriAI/litellm#12862); and empty
+replies.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class NativeTurn:
             return found
         if self._cut_off and self._finish_reason:
             return FinalReply()
-        if isinstance(found, UnusableReply) and found.kind in ("invalid", "promised"):
+        if isinstance(found, UnusableReply) and found.kind == "invalid":
             return found
         return FinalReply() if self._has_content else UnusableReply("empty")
 

@@ -8,7 +8,6 @@ from emulator.answering.judge import ASKED, ASKED_BEFORE, NOT_LAST
 from emulator.traces import Trace, Turn
 
 _QUESTIONS = {
-    "promised": "to make the call that it promised",
     "quoted": "whether it means a call that it copied from another text",
     "doubtful": "whether its code should run",
     "output": "to call a function, since its code called none",

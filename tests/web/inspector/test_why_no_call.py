@@ -106,14 +106,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         ["whether it means a call that it copied from another text"],
     ),
-    ("a promise", ["Let me check.", "No."], {}, {}, ["to make the call that it promised"]),
-    (
-        "a promise that nobody asked about",
-        ["Let me check."],
-        {},
-        {"repair_attempts": 0},
-        ["No call of an offered tool"],
-    ),
+    ("a promise without a call", ["Let me check."], {}, {}, ["No call of an offered tool"]),
     (
         "the same call again",
         [CALL, "It is 4 degrees."],
