@@ -1,12 +1,12 @@
 """Find calls that a model copied from another author's text.
 
-A call that appears in a message of the user, of a tool or of the system may not be the model's own intent:
-the author of a fetched web page, for example, must not call a tool by being quoted.
+A call in a tool's result, or in a quoted part of another message (`quoted_texts`), may not be the model's own
+intent: the author of a fetched web page, for example, must not call a tool by being quoted. What the user
+writes outside quotations is the user's order.
 
 * A quotation repeats the *call*, in any syntax (`written_calls`). A value alone, such as a word of the
   user's question, is no quotation. Code whose arguments are not literals is compared as text.
-* A call that the user orders ("Please run f(1)"), that the assistant makes in an example dialogue of the
-  system prompt, or that the model has made before is its own.
+* A call that the model has made before is its own.
 
 A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
 """
@@ -17,13 +17,14 @@ import ast
 import html
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.draft_block import DraftBlock
 from emulator.answering.python_calls import write_call
+from emulator.answering.quoted_texts import quoted_texts
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.cached_property import cached_property
@@ -46,22 +47,6 @@ _MAX_SEARCHED = 1 << 28
 _CANDIDATE = 1 << 10
 """Characters that count for each name that is found."""
 
-_ORDER = re.compile(
-    r"\s*(?:(?:please|now|then|first|just|next|ok|okay|hi|hello|hey|kindly|go|ahead|and|let's|(?:can|could|will"
-    r"|would) you|i (?:want|need|would like|'d like) you to)[\s,!]+)*"
-    r"(?:(?:run|call|execute|invoke|use|do|try|make|evaluate|perform)\b(?:[\s:`'\"]*\b(?:this|that|it|the|a|an"
-    r"|following|tool|function|command|code|block|python|exactly|once|again|with|for me|me|now|just)\b)*)?"
-    r"(?:\W|\b(?:name|tool|function|functions|tool_call|invoke)\b)*",
-    re.IGNORECASE,
-)
-"""The words between the start of a user's message and a call that the user orders."""
-_MAX_ORDER = 200
-
-_SPEAKER = re.compile(
-    r"^[\W_]*(user|human|assistant|agent|ai|model)\W*:", re.MULTILINE | re.IGNORECASE
-)
-_MAX_SPEECH = 2_000
-
 
 def squeezed(text: str) -> str:
     """``text`` without white space, except one blank between two words."""
@@ -70,7 +55,7 @@ def squeezed(text: str) -> str:
 
 
 class Quotations:
-    """The texts of all messages that are not the assistant's. Prepared at the first question."""
+    """What other authors wrote: results, and quoted parts of messages. Prepared at the first question."""
 
     def __init__(self, messages: Sequence[Message], toolset: Toolset) -> None:
         self._messages = messages
@@ -144,24 +129,20 @@ class Quotations:
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
         )
         names = {call.name, tool.name} if tool else {call.name}
-        for (role, text), name in product(self._lower_texts, names):
+        for text, name in product(self._lower_texts, names):
             self._searched += len(text)
-            for at in call.candidates(text, name, parameters, unfinished=unfinished):
+            for found in call.candidates(text, name, parameters, unfinished=unfinished):
                 self._searched += _CANDIDATE
                 if self._searched > _MAX_SEARCHED:
                     return True
-                if at is not None and not (
-                    _is_order(role, text, at)
-                    or _is_example(role, text, at)
-                    or _is_name_in_sentence(role, text, at, call)
-                ):
+                if found:
                     return True
         return self._searched > _MAX_SEARCHED
 
     def _occurs(self, pattern: str) -> bool:
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        for role, reading in self._texts:
+        for reading in self._texts:
             self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
@@ -170,21 +151,20 @@ class Quotations:
             text = self._squeezed(reading)
             at = text.find(pattern)
             while at >= 0:
-                if _is_whole(text, at, at + len(pattern)) and not _is_order(role, text, at):
+                if _is_whole(text, at, at + len(pattern)):
                     return True
                 at = text.find(pattern, at + len(pattern))
         return False
 
     @cached_property
-    def _texts(self) -> list[tuple[str, str]]:
-        """The role and a reading of each message that is not the assistant's."""
-        others = [message for message in self._messages if message.role != "assistant"]
-        texts = dict.fromkeys((one.role, text) for one in others for text in _readings(one.text))
-        return [(role, text) for role, text in texts if text]
+    def _texts(self) -> list[str]:
+        """The readings of each text that another author wrote."""
+        texts = (text for message in self._messages for text in _passed_on(message))
+        return [*dict.fromkeys(reading for text in texts for reading in _readings(text) if reading)]
 
     @cached_property
-    def _lower_texts(self) -> list[tuple[str, str]]:
-        return [*dict.fromkeys((role, text.casefold()) for role, text in self._texts)]
+    def _lower_texts(self) -> list[str]:
+        return [*dict.fromkeys(text.casefold() for text in self._texts)]
 
     def _squeezed(self, reading: str) -> str:
         if reading not in self._squeezings:
@@ -199,25 +179,12 @@ class Quotations:
         return frozenset(call.key for one in sources for call in written_calls(one, names) if call)
 
 
-def _is_order(role: str, text: str, at: int) -> bool:
-    """Return True if the user orders what ``text`` has at ``at``."""
-    return role == "user" and at <= _MAX_ORDER and _ORDER.fullmatch(text, 0, at) is not None
-
-
-def _is_example(role: str, text: str, at: int) -> bool:
-    """Return True if the assistant makes the call in an example dialogue of the system prompt."""
-    if role not in ("system", "developer"):
-        return False
-    speakers = _SPEAKER.findall(text, max(0, at - _MAX_SPEECH), at)
-    return bool(speakers) and speakers[-1].lower() not in ("user", "human")
-
-
-def _is_name_in_sentence(role: str, text: str, at: int, call: WrittenCall) -> bool:
-    """Return True for "use f() to begin" outside of a tool's result: this only names the function."""
-    if role in ("tool", "function") or any(value not in ("", [], {}) for value in call.values):
-        return False
-    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-    return len(_WORD.findall(text, start, end if end >= 0 else len(text))) > 1
+def _passed_on(message: Message) -> Iterable[str]:
+    """The parts of a message that its author did not write."""
+    if message.role == "assistant":
+        return ()
+    is_result = message.role in ("tool", "function")
+    return (message.text,) if is_result else quoted_texts(message.text)
 
 
 def _readings(text: str) -> Iterator[str]:

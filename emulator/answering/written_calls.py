@@ -2,7 +2,8 @@
 
 A text contains a call if it has the name and then each argument's value, in any order, with nothing but
 syntax and the names of parameters between them, up to something that closes the call. Case, quotes and white
-space do not count; a value alone, or a name in a sentence, is no call. Knows no tools and no messages.
+space do not count, and numbers compare by value; a value alone, or a name in a sentence, is no call. Knows no
+tools and no messages.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from emulator.cached_property import cached_property
 from emulator.reading.statements import Statement
 from sandbox.parsing import parse, walk
 
-Words = tuple[str, ...]
+Words = tuple[str | float, ...]
 
 _WORD = re.compile(r"[^\W_]+")
 _SYNTAX = frozenset(
@@ -27,6 +28,10 @@ _SYNTAX = frozenset(
 )
 """Words that calls of any syntax may have between the name and the last value."""
 _SPELLINGS = {"null": "none"}
+_NUMBER = re.compile(
+    r"(?:\d{1,400}(?:_\d{1,400}){0,99}(?:\.\d{1,400})?|\.\d{1,400})(?:e[+-]?\d{1,4})?(?!\w)"
+)
+_MAX_NUMBER = 1e300
 _NUMBERED = re.compile(r"(?:id|index)\W{1,4}[\"']?\w{1,40}")
 _TAG = re.compile(r"<[^<>{\n]{1,200}>")
 _TAG_BEFORE = 60
@@ -58,13 +63,13 @@ class WrittenCall:
 
     def candidates(
         self, text: str, spelling: str, parameters: Collection[str], *, unfinished: bool
-    ) -> Iterator[int | None]:
-        """Look at each place where ``text`` (in lower case) has the name in this spelling: yield its index if
-        the whole call follows, otherwise None.
+    ) -> Iterator[bool]:
+        """Look at each place where ``text`` (in lower case) has the name in this spelling: yield whether
+        the whole call follows.
 
         ``parameters`` are the names of the tool's parameters. ``unfinished``: the last value goes on.
         """
-        name = _words(spelling)
+        name = _WORD.findall(spelling.casefold())
         if not name or name[0] not in text:
             return
         values = [_words(value) for value in self.values]
@@ -73,13 +78,13 @@ class WrittenCall:
         # A quotation of the beginning of so long a call is one of the call.
         unfinished |= len(values) > _MAX_VALUES or any(len(words) > _MAX_WORDS for words in values)
         values = [words[:_MAX_WORDS] for words in values[:_MAX_VALUES]]
-        between = _SYNTAX.union(name, *map(_words, parameters))
+        between = _SYNTAX.union(name, *(_WORD.findall(one.casefold()) for one in parameters))
         pattern = re.compile(r"[\W_]{0,3}".join(map(re.escape, name)) + r"(?!\w)(?::\d{1,4})?")
         at = text.find(name[0])
         while at >= 0:
             match = pattern.match(text, at)
             if match and not _NOT_BEFORE.search(text, max(0, at - 20), at):
-                yield at if _follow(text, match.end(), values, between, unfinished) else None
+                yield _follow(text, match.end(), values, between, unfinished)
             at = text.find(name[0], at + 1)
 
 
@@ -139,9 +144,18 @@ def _words_end(text: str, at: int, words: Words) -> int:
     """The index after ``words`` if they are the next words of ``text``, otherwise 0."""
     for expected in words:
         word = _WORD.search(text, at)
-        if word is None or _SPELLINGS.get(word.group(), word.group()) != expected:
+        if word is None:
             return 0
-        at = word.end()
+        if isinstance(expected, float):
+            has_point = word.start() > at and text[word.start() - 1] == "."
+            found = _NUMBER.match(text, word.start() - has_point)
+            if found is None or float(found[0]) != expected:
+                return 0
+            at = found.end()
+        elif _SPELLINGS.get(word.group(), word.group()) == expected:
+            at = word.end()
+        else:
+            return 0
     return at
 
 
@@ -154,6 +168,8 @@ def _words(value: Any) -> Words:
             return tuple(word for item in value for word in _words(item))
         case None:
             return ("none",)
+        case int() | float() if not isinstance(value, bool) and abs(value) < _MAX_NUMBER:
+            return (abs(float(value)),)
     return tuple(_WORD.findall(str(value).casefold()))
 
 
