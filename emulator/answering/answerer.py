@@ -173,7 +173,7 @@ class Answerer:
             fields,
             request.call_policy,
             session,
-            Quotations(chat.messages, request.toolset),
+            Quotations(chat.messages, request.toolset, request.hosted),
             constrained=request.expects_json(fields),
             uses_label=conversation.uses_label,
         )

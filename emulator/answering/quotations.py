@@ -7,6 +7,7 @@ writes outside quotations is the user's order.
 * A quotation repeats the *call*, in any syntax (`written_calls`). A value alone, such as a word of the
   user's question, is no quotation. Code whose arguments are not literals is compared as text.
 * A call that the model has made before is its own.
+* What an MCP server says of its tools counts as its results do, for calls of any tool but its own.
 
 A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
 """
@@ -28,6 +29,7 @@ from emulator.answering.quoted_texts import quoted_texts
 from emulator.answering.transcript import render_calls
 from emulator.answering.written_calls import WrittenCall, written_calls
 from emulator.cached_property import cached_property
+from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.programs.program import Call
 from emulator.protocol import FunctionCall, Message
 from emulator.reading.python_syntax import calls_tool
@@ -57,9 +59,15 @@ def squeezed(text: str) -> str:
 class Quotations:
     """What other authors wrote: results, and quoted parts of messages. Prepared at the first question."""
 
-    def __init__(self, messages: Sequence[Message], toolset: Toolset) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        toolset: Toolset,
+        hosted: HostedTools = NO_HOSTED_TOOLS,
+    ) -> None:
         self._messages = messages
         self._toolset = toolset
+        self._hosted = hosted
         self._searched = 0
         self._squeezings: dict[str, str] = {}
         self._confirmed: set[str] = set()
@@ -129,7 +137,7 @@ class Quotations:
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
         )
         names = {call.name, tool.name} if tool else {call.name}
-        for text, name in product(self._lower_texts, names):
+        for text, name in product([*self._lower_texts, *self._descriptions(call)], names):
             self._searched += len(text)
             for found in call.candidates(text, name, parameters, unfinished=unfinished):
                 self._searched += _CANDIDATE
@@ -165,6 +173,24 @@ class Quotations:
     @cached_property
     def _lower_texts(self) -> list[str]:
         return [*dict.fromkeys(text.casefold() for text in self._texts)]
+
+    def _descriptions(self, call: WrittenCall) -> Iterable[str]:
+        """What the servers that do not run this call say of their tools."""
+        tool = self._toolset.find(call.name)
+        own = self._hosted.find(tool.name if tool else call.name)
+        for server, texts in self._described.items():
+            if own is None or server != own.server:
+                yield from texts
+
+    @cached_property
+    def _described(self) -> dict[str, list[str]]:
+        """The texts in the definitions of each server's tools, in lower case."""
+        texts: dict[str, list[str]] = {}
+        for tool in self._hosted.tools:
+            if tool.server:
+                readings = (r for text in _strings(dict(tool.definition)) for r in _readings(text))
+                texts.setdefault(tool.server, []).extend(one.casefold() for one in readings)
+        return texts
 
     def _squeezed(self, reading: str) -> str:
         if reading not in self._squeezings:

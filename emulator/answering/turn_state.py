@@ -26,7 +26,7 @@ from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import CodeDraft, ReplyReader
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.verdicts import CellResult, UnusableReply
+from emulator.answering.verdicts import CellResult, Fault, UnusableReply
 from emulator.errors import ModelFailed
 from emulator.events import Usage
 from emulator.reading.diagnostics import render
@@ -167,7 +167,7 @@ def model_failed(verdict: UnusableReply, details: str, attempts: int) -> ModelFa
 
 
 _TOKEN_LIMITS = frozenset({"max_tokens", "max_completion_tokens"})
-_FAILURES = {
+_FAILURES: dict[Fault, str] = {
     "invalid": "still wrote code that cannot be used",
     "required": "did not call a function, although tool_choice requires it,",
     "empty": "still gave an empty answer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from emulator.events import FinishReason
 
@@ -22,12 +22,17 @@ class CellResult:
     failed: bool
 
 
+Fault = Literal["invalid", "required", "empty", "output", "cut", "quoted", "doubtful", "format"]
+"""Invalid code, no call although one is required, no answer, code that calls nothing, a truncated block, a
+call of another author, a block that may only be shown, another form than ``response_format``."""
+
+
 @dataclass(frozen=True)
 class UnusableReply:
     """The reply cannot be the answer; ``kind`` and ``facts`` choose the repair prompt
     (prompts/repair.jinja)."""
 
-    kind: str
+    kind: Fault
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

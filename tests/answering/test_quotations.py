@@ -60,7 +60,7 @@ def test_a_quotation_is_asked_about_and_stays_prose(
     assert completion.choices[0].message.content == QUOTED
     assert completion.choices[0].finish_reason == "stop"
     told = upstream.requests[1]["messages"][-1]["content"]
-    assert "appears word for word in an earlier message" in told
+    assert "appears in an earlier message" in told
     assert WIRE in told
 
 

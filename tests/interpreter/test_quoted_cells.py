@@ -75,7 +75,7 @@ def test_a_quoted_cell_is_asked_about_and_does_not_run(
     assert calls(completion) == []
     assert completion.choices[0].finish_reason == "stop"
     question = upstream.requests[1]["messages"][-1]["content"]
-    assert "appears word for word in an earlier message" in question
+    assert "appears in an earlier message" in question
     assert len(upstream.requests) == 2
 
 

@@ -27,6 +27,8 @@ class HostedFunctions:
     needs_approval: frozenset[str] = frozenset()
     always: bool = False
     """Offered in every request, as the operator's servers may be."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """The server of a function, if it is not ``shop``."""
     made: list[str] = field(default_factory=list)
     is_cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -45,7 +47,7 @@ class HostedFunctions:
         return HostedTool(
             definition,
             "mcp",
-            "shop",
+            self.servers.get(name, "shop"),
             name,
             lambda arguments: self._start(name, arguments),
             needs_approval=name in self.needs_approval,

@@ -173,7 +173,7 @@ def _reply(
     draft = MarkupDraft(
         ProgramRuns(driver, seed=fresh_seed()),
         Judge(request.toolset, request.call_policy.required),
-        Quotations(request.chat.messages, request.toolset),
+        Quotations(request.chat.messages, request.toolset, request.hosted),
         stream_calls="block",
         forced=request.forced_call,
     )

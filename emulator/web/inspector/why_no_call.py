@@ -100,7 +100,7 @@ def _not_run(trace: Trace, last: Turn) -> str:
         )
     rule = last.shown_rule or next((t.shown_rule for t in trace.turns if t.shown_rule), "")
     if not rule and any(block.quoted for block in last.blocks):
-        rule = "it appears in an earlier message"
+        rule = "it appears in an earlier message or a description"
     if not rule:
         return ""
     was_asked = any(turn.verdict == "doubtful" for turn in trace.turns[:-1])
