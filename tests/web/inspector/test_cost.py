@@ -47,7 +47,7 @@ COSTS: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], str]] = [
     ("no tools", [reply("Sunny.", 100, 20)], {"tools": []}, {}, "100 in, 20 out"),
     (
         "details",
-        [reply("Let me check.", 100, 20, details=DETAILS), reply("No.", 150, 5)],
+        [reply("", 100, 20, details=DETAILS), reply("No.", 150, 5)],
         {},
         {},
         "250 in (64 cached), 25 out (11 reasoning)",
