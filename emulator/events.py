@@ -187,8 +187,8 @@ class CodeOutput:
 
 @dataclass(frozen=True)
 class CodeFinished:
-    """The cell has ended. ``incomplete``: it waits for the result of a call, or the reply was truncated in
-    it.
+    """The cell has ended. ``incomplete``: it ``waits`` for the results of its calls, or it did not run: the
+    reply was truncated in it, the model is asked about it, or another request runs it.
 
     A cell that was suspended in an earlier request starts again in this one: `CodeStarted` (with a new id,
     and ``resumes``), `CodeDelta` and `CodeComplete` precede this event.
@@ -199,6 +199,7 @@ class CodeFinished:
     files: tuple[CreatedFile, ...] = ()
     text: str = ""
     """What the model sees of a cell that did not wait."""
+    waits: bool = False
 
 
 @dataclass(frozen=True)

@@ -312,7 +312,7 @@ def run_events(progress: Iterator[Progress], cell: str) -> Generator[AnswerEvent
             case PendingApproval():
                 pass  # the client decides at `routes/executions.py`
             case CellWaiting(calls, outputs):
-                yield CodeFinished("incomplete", outputs)
+                yield CodeFinished("incomplete", outputs, waits=True)
                 for key, call in calls.items():
                     yield ToolCall(key, call.name, call.arguments, call.kind, cell)
                 return FinalReply()

@@ -148,13 +148,13 @@ class HostedCalls:
                 yield event
                 yield from self._listings()
                 return
-            case CodeStarted() if self._suspended_cell is not None:
+            case CodeStarted(resumes=earlier) if earlier and self._suspended_cell is not None:
                 self._suspended_cell, self._repeats_code = None, True
                 return
             case CodeDelta() | CodeComplete() if self._repeats_code:
                 self._repeats_code = isinstance(event, CodeDelta)
                 return
-            case CodeFinished(status="incomplete"):
+            case CodeFinished(waits=True):
                 self._suspended_cell = event
                 return
             case CallStarted(name=name) if self._request.hosted.find(name):
