@@ -64,12 +64,15 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _between_marks(text: str) -> Iterator[str]:
-    at, unclosed = 0, set[str]()
+    at = 0
+    unclosed_to = dict.fromkeys(_CLOSING, 0)  # the index up to which nothing closes such a mark
     while opening := _OPENING.search(text, at):
         at, mark = opening.end(), opening[0]
-        closing = None if mark in unclosed else _CLOSING[mark].search(text, at)
-        if closing is None:
-            unclosed.add(mark)
-        elif closing[0] != "\n":
+        if at <= unclosed_to[mark]:
+            continue
+        closing = _CLOSING[mark].search(text, at)
+        if closing is None or closing[0] == "\n":
+            unclosed_to[mark] = closing.end() if closing else len(text)
+        else:
             yield text[at : closing.start()]
             at = closing.end()

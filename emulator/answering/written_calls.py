@@ -32,6 +32,7 @@ _NUMBER = re.compile(
     r"(?:\d{1,400}(?:_\d{1,400}){0,99}(?:\.\d{1,400})?|\.\d{1,400})(?:e[+-]?\d{1,4})?(?!\w)"
 )
 _MAX_NUMBER = 1e300
+"""A larger number is compared as text. Signs do not count."""
 _NUMBERED = re.compile(r"(?:id|index)\W{1,4}[\"']?\w{1,40}")
 _TAG = re.compile(r"<[^<>{\n]{1,200}>")
 _TAG_BEFORE = 60

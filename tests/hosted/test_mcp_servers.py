@@ -122,7 +122,7 @@ def test_cancelling_a_call_cancels_it_at_the_server(shop: tuple[MCPServers, Path
     slow = next(tool for tool in hosted.tools if tool.name == "slow")
     future = slow.start({"seconds": 60})
     wait_until(lambda: "slow {" in shop[1].read_text())
-    future.cancel()
+    assert future.cancel()
     wait_until(lambda: "slow was cancelled" in shop[1].read_text())
 
 
