@@ -43,7 +43,7 @@ PIP_INSTALL := -m pip install --disable-pip-version-check --no-input
 ELSEWHERE := --ignore=tests/repository --ignore=tests/clients --ignore=tests/agents --ignore=tests/frameworks --ignore=tests/browser --ignore=tests/scale
 
 # The image's extras: the packages for several replicas (deploy/).
-IMAGE_EXTRAS := redis gateway shared
+IMAGE_EXTRAS := gateway shared
 
 # The settings of `make run` and `make interpreter`.
 SETTINGS = $(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(PORT),--port '$(PORT)') $(WITH_INTERPRETER) $(ARGS)
@@ -167,9 +167,10 @@ docs: $(SITE) ## build the pages of docs/ as a site in build/site; broken links 
 	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --quiet --strict $(ARGS)
 	@echo "build/site/index.html"
 
-.PHONY: formats
-formats: $(TESTABLE) ## write docs/formats.md from the table of formats
+.PHONY: pages
+pages: $(TESTABLE) ## write docs/formats.md and the table in docs/settings.md
 	@$(PY) -m tests.support.format_table
+	@$(PY) -m tests.support.settings_table
 
 .PHONY: fuzz
 fuzz: $(TESTABLE) ## send 6000 mutated client requests, 3000 mutated replies of upstreams, and schemathesis to all routes: none may cause a 500
@@ -295,7 +296,7 @@ test-scale: $(SCALE) $(GATEWAY) $(if $(ARGS),,$(ENTERPRISE)) scale-packages ## t
 	$(SCALE_VENV)/bin/python -m pytest tests/scale $(ARGS); \
 	$(if $(ARGS),,JUPYTER_GATEWAY="$(abspath $(ENTERPRISE_VENV))/bin/python -m enterprise_gateway" \
 	    $(SCALE_VENV)/bin/python -m pytest tests/scale/test_replicas.py -k "containers_variables or waits_goes or replica_is_killed";) \
-	$(if $(ARGS),,FILES_INDEX=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage/test_files.py tests/storage/test_containers.py)
+	$(if $(ARGS),,DATABASE=postgresql $(SCALE_VENV)/bin/python -m pytest tests/storage tests/responses tests/history tests/programs/test_programs.py)
 
 # $(1): PROGRAM:PACKAGE ...; installs the packages of missing programs. Debian starts services when it installs them;
 # the policy file prevents that.
@@ -315,7 +316,7 @@ endef
 
 .PHONY: scale-packages
 scale-packages:
-	$(call install_packages,nginx:nginx-light redis-server:redis-server initdb:postgresql)
+	$(call install_packages,nginx:nginx-light initdb:postgresql)
 
 .PHONY: docker-packages
 docker-packages:
@@ -361,6 +362,10 @@ bench-reading: $(RUNNABLE) ## measure the cost of reading a reply per character,
 bench-workers: $(TESTABLE) $(LIBRARIES) system-packages ## measure the capacity of a core, a second worker and a GiB (3 minutes; needs wrk, nginx) -> docs/scaling.md
 	@exec $(PY) -m benchmarks.workers $(ARGS)
 
+.PHONY: bench-slow-database
+bench-slow-database: $(TESTABLE) ## measure 32 chats at once with a PostgreSQL that is 50 ms away (needs postgresql)
+	@$(PY) -m benchmarks.slow_database $(ARGS)
+
 .PHONY: bench-prompts
 bench-prompts: $(RUNNABLE) $(LOCAL) ## count the tokens of prompts, beside those of the Hermes template -> docs/performance.md
 	@exec $(PY) -m benchmarks.prompts
@@ -372,6 +377,10 @@ bench-prompt-variants: $(RUNNABLE) $(LOCAL) $(BENCH) ## measure how prompts chan
 .PHONY: bench-turns
 bench-turns: $(TESTABLE) ## count model turns with programs, without, and with JSON calls -> docs/programs.md
 	@exec $(PY) -m benchmarks.turns $(ARGS)
+
+.PHONY: bench-prefix
+bench-prefix: $(TESTABLE) $(LOCAL) ## count what a local server reads anew in a conversation of 20 turns -> docs/performance.md
+	@exec $(PY) -m benchmarks.prefix $(ARGS)
 
 .PHONY: bench-hosted
 bench-hosted: $(TESTABLE) ## count model turns and time of calls that the proxy runs, and of one call a turn -> docs/mcp.md

@@ -130,8 +130,7 @@ def ways(model_url: str) -> Iterator[dict[str, Ask]]:
                 base_url=model_url,
                 profile="tiny",
                 grammar=constrained,
-                store=":memory:",
-                files_dir=":temporary:",
+                database=":memory:",
             )
             app = create_app(settings)
             running.callback(app.extensions["emulator"].close)

@@ -136,8 +136,7 @@ def bench() -> Iterator[Bench]:
             base_url=upstream.base_url,
             profile="default",
             repair_attempts=0,
-            store=":memory:",
-            files_dir=":temporary:",
+            database=":memory:",
         )
         app = create_app(settings)
         running.callback(app.extensions["emulator"].close)

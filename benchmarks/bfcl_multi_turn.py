@@ -399,8 +399,7 @@ def bench(order: Order, protocol: str) -> Iterator[Bench]:
             profile="default",
             repair_attempts=0,
             order=order,
-            store=":memory:",
-            files_dir=":temporary:",
+            database=":memory:",
             interpreter_idle_seconds=0.1,  # a conversation that has ended leaves its kernel
         )
         app = create_app(settings)

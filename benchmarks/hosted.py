@@ -119,8 +119,7 @@ def settings(upstream: ScriptedUpstream) -> Iterator[Settings]:
     with tempfile.TemporaryDirectory() as folder:
         yield Settings(
             base_url=upstream.base_url,
-            store=f"{folder}/programs.sqlite",
-            files_dir=":temporary:",
+            database=f"{folder}/programs.sqlite",
             mcp={"web": command | {"env": {"PYTHONPATH": str(DOCS.parent)}}},
         )
 

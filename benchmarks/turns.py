@@ -236,7 +236,7 @@ def connected(upstream: ScriptedUpstream, options: Sequence[str] | None) -> Iter
         return
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        store = ("--store", str(place / "programs.sqlite"))
+        store = ("--database", str(place / "programs.sqlite"))
         started = proxy(
             upstream.base_url, place / "log", *options, *store, "--log-level", "warning"
         )

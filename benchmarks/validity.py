@@ -121,8 +121,7 @@ def proxies(model_url: str, only: Iterable[str]) -> Iterator[dict[str, openai.Op
                 continue
             settings = Settings(
                 base_url=model_url,
-                store=":memory:",
-                files_dir=":temporary:",
+                database=":memory:",
                 repair_attempts=0,
                 **fields,
             )

@@ -99,8 +99,12 @@ class KeyedClient(str):
 
 
 def grant_of(client: str) -> Grant:
-    """Return what ``client`` may do."""
-    return client.grant if isinstance(client, KeyedClient) else UNLIMITED
+    """Return what ``client`` may do. Raises `TypeError` for a name that has lost its grant."""
+    if isinstance(client, KeyedClient):
+        return client.grant
+    if client:  # without keys all clients are one, without a name
+        raise TypeError("a client's name without what the client may do")
+    return UNLIMITED
 
 
 class ClientKeys:

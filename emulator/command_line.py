@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from emulator import removed_settings
 from emulator.settings import Settings
 
 GROUPS = {
@@ -22,7 +23,7 @@ GROUPS = {
     "port": "Clients",
     "programs": "Tool programs and sandboxes",
     "interpreter": "Code interpreter",
-    "store": "Storage",
+    "database": "Storage",
     "inspector": "Inspector",
     "log_level": "Log",
 }
@@ -33,7 +34,7 @@ _COLUMN = 36
 """The column in which a flag's description starts."""
 
 COMMON = frozenset(
-    "base_url api_key local_model profile port host client_keys open sandbox interpreter store "
+    "base_url api_key local_model profile port host client_keys open sandbox interpreter database "
     "files_dir inspector log_level".split()
 )
 """The settings that `--help` lists; `--help-all` lists all."""
@@ -107,9 +108,9 @@ def _line(name: str, field: FieldInfo) -> str:
         default = ",".join(map(str, default))
     if isinstance(default, bool):
         default = "on; --no-" + flag(name)[2:] if default else ""
-    choices = _choices(field)
+    words = choices(field)
     text = field.description or ""
-    text += f"; one of {', '.join(choices)}" if choices else ""
+    text += f"; one of {', '.join(words)}" if words else ""
     text += f" ({default})" if default not in ("", {}) else ""
     indent = f"  {usage} ".ljust(_COLUMN)
     return textwrap.fill(
@@ -129,7 +130,8 @@ def _placeholder(name: str, field: FieldInfo) -> str:
     return f"{word},..." if _is_list(field) else word
 
 
-def _choices(field: FieldInfo) -> tuple[str, ...]:
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a setting accepts; none if it accepts others."""
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 
 
@@ -151,6 +153,8 @@ def unknown(word: str, names: Iterable[str]) -> str:
     name = word.partition("=")[0]
     known = [f for n in names for f in (flag(n), f"--no-{flag(n)[2:]}")]
     known += ["--help", "--help-all", "--version"]
+    if text := removed_settings.advice(name.strip("-").replace("-", "_")):
+        return f"{name}: {text}"
     return f"{name}: there is no such flag{nearest(name, known)}"
 
 

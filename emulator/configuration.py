@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from emulator import addresses, command_line, settings_sources
+from emulator import addresses, command_line, removed_settings, settings_sources
 from emulator.cached_property import cached_property
 from emulator.command_line import BadFlag, nearest
 from emulator.mcp_settings import ApprovalFilter, MCPServerRow, ToolFilter
@@ -110,7 +110,9 @@ class Configuration:
             for variable in self._provider_defaults.unsent
         ]
         if self.settings.local_model or self.settings.upstreams:
-            return []
+            notes = []
+        ignored = filter(removed_settings.is_ignored, removed_settings.REMOVED)
+        notes += [f"{place}: has no effect any more" for place in map(self.place, ignored) if place]
         return [*map(shown_text, notes)]
 
     @property
@@ -221,11 +223,12 @@ def _reject_own_address(configuration: Configuration) -> None:
 def _check_variables() -> None:
     known = [CONFIG_VARIABLE, *(PREFIX + name.upper() for name in Settings.model_fields)]
     unknown = [
-        f"{name}: there is no such setting{nearest(name.upper().replace('-', '_'), known)}"
+        f"{name}: {_unknown(name, name.upper().replace('-', '_'), known)}"
         for name in sorted(os.environ)
         if name.upper().startswith(PREFIX)
         and name.upper() not in known
         and not _SERVICE_LINK.fullmatch(name)
+        and not removed_settings.is_ignored(_as_key(name))
     ]
     if unknown:
         raise ConfigurationError("\n".join(unknown))
@@ -261,10 +264,17 @@ def _syntax_error_line(path: Path, text: str, error: tomllib.TOMLDecodeError) ->
 def _unknown_keys(file: _File) -> list[str]:
     known = list(Settings.model_fields)
     return [
-        f"{file.place(key)}: there is no such setting{nearest(_as_key(key), known)}"
+        f"{file.place(key)}: {_unknown(key, _as_key(key), known)}"
         for key in file.values
-        if key not in known
+        if key not in known and not removed_settings.is_ignored(key)
     ]
+
+
+def _unknown(name: str, word: str, known: Sequence[str]) -> str:
+    """Why the setting ``name`` is refused."""
+    return (
+        removed_settings.advice(_as_key(name)) or f"there is no such setting{nearest(word, known)}"
+    )
 
 
 def _as_key(word: str) -> str:

@@ -45,6 +45,8 @@ PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
 """Modules that a warm interpreter kernel imports in advance, because most cells start by importing them."""
 
 _MEMORY = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
+_WARM = 1
+"""Kernels started in advance, after the first use."""
 _CPU_SECONDS = 36_000
 """CPU limit of an interpreter kernel, which may live long; each of its cells has its own deadline."""
 
@@ -70,6 +72,13 @@ class InterpreterEngines:
             opened = [engine.pool_counts() for engine in self._opened.values()]
         return {state: sum(each[state] for each in opened) for state in opened[0]} if opened else {}
 
+    def release_ended(self) -> None:
+        """See `KernelEngine.release_ended`."""
+        with self._lock:
+            opened = [*self._opened.values()]
+        for engine in opened:
+            engine.release_ended()
+
     def warm_up(self) -> None:
         """Start the warm kernels now. Logs the reason if kernels do not work here."""
         try:
@@ -84,13 +93,12 @@ class InterpreterEngines:
         limits = Limits(
             seconds=settings.interpreter_seconds,
             memory=_MEMORY[memory_limit] * 2**30,
-            pauses=settings.program_calls,
         )
         return KernelEngine(
             limits,
-            # Most containers use the smallest memory limit.
-            warm=settings.warm_interpreters if memory_limit == "1g" else 0,
-            most=settings.max_kernels,
+            # Most containers use the smallest memory limit. At a gateway no replica would count it.
+            warm=_WARM if memory_limit == "1g" and not PLACES[settings.sandbox].shared else 0,
+            most=max(1, settings.max_kernels // settings.workers),
             preload=PRELOADED,
             data_size=settings.container_bytes,
             cpu_seconds=_CPU_SECONDS,

@@ -73,14 +73,6 @@ class MethodNotAllowed(EmulatorError):
     type = "invalid_request_error"
 
 
-class WebSocketRefused(EmulatorError):
-    """Codex falls back to HTTP immediately at this status; at any other it first connects five times."""
-
-    status = 426
-    type = "invalid_request_error"
-    retryable = False
-
-
 class TooLarge(EmulatorError):
     status = 413
     type = "invalid_request_error"

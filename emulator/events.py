@@ -263,9 +263,18 @@ class ApprovalRequested:
 
 @dataclass(frozen=True)
 class Summary:
-    """The model's summary of the conversation, which replaces it: the whole answer of a request for one."""
+    """The model's summary of the conversation, which replaces it. An answer to the rest may follow."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ModelSaw:
+    """What the model saw of the answer, or of the cell, that ends: for the history, not for the client."""
+
+    seen: Any
+    """A `history.Seen`."""
+    of_cell: bool = False
 
 
 @dataclass(frozen=True)
@@ -296,6 +305,7 @@ AnswerEvent = (
     | HostedCallFinished
     | ApprovalRequested
     | Summary
+    | ModelSaw
     | Finish
 )
 

@@ -106,7 +106,6 @@ def explain(
         driver = Driver(
             programs,
             answer_request.toolset,
-            max_calls=settings.program_calls,
             order=answer_request.order,
             one_at_a_time=answer_request.call_policy.one_at_a_time,
         )

@@ -48,6 +48,8 @@ def request_line(event: structlog.types.EventDict) -> str:
     state = event.get("state")
     outcome = [_STATES[state]] if state in _STATES else []
     outcome += [str(event["code"])] if event.get("code") else []
+    if offered := event.get("offered"):
+        outcome.append(f"{offered} tool{'s' * (offered > 1)} offered, none called")
     for field, singular, plural in _COUNTED:
         if number := event.get(field):
             outcome.append(f"{number} {singular if number == 1 else plural}")

@@ -35,6 +35,11 @@ EMULATED = frozenset(
 _LONG = {"tools", "functions", "messages"}
 """The fields among them that are slow to serialize."""
 
+_REMINDERS = re.compile(
+    r"(?:\s*<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>)+\s*", re.DOTALL
+)
+"""Claude Code adds such texts after results."""
+
 REASONING_SWITCHES = (
     *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
     "chat_template_kwargs",
@@ -103,6 +108,23 @@ class Message(Lenient):
     found_tools: list[str] | None = Field(default=None, exclude=True)
     """The names of tools, or of their servers, that a search found: the model sees their stubs here."""
     program: HistoryProgram | None = Field(default=None, exclude=True)
+    is_output: bool = Field(default=False, exclude=True)
+    """The output of a cell: the model reads it as the user's message."""
+    reasoning: str = Field(default="", exclude=True)
+    """The reasoning before an answer, which Responses and Messages send back: for native models."""
+    seen: Any = Field(default=None, exclude=True)
+    """What the model saw of this answer (`history.Seen`)."""
+
+    @property
+    def is_remark(self) -> bool:
+        """Whether a client added this message to a history on its own, so that it asks for nothing."""
+        reminds = self.role == "user" and _REMINDERS.fullmatch(self.text) is not None
+        return self.role in ("system", "developer") or (reminds and not self.other_parts)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the user asks or says something with this message."""
+        return self.role == "user" and not self.is_output and not self.is_remark
 
     @property
     def text(self) -> str:

@@ -12,7 +12,6 @@ import shutil
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -29,7 +28,6 @@ from emulator.web.server.listening import CannotListen, listen
 if TYPE_CHECKING:
     from flask import Flask
 
-    from emulator.web.server.keeper import Keeper
     from emulator.web.services import Services
 
 log = structlog.get_logger()
@@ -70,7 +68,6 @@ def serve(configuration: Configuration) -> None:
 
         if settings.local_model:
             settings = _with_local_model(settings, cleanup)
-        worker_settings, keeper = _prepare_workers(settings, folder, cleanup)
 
         def on_ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
@@ -91,7 +88,7 @@ def serve(configuration: Configuration) -> None:
         def make_app() -> Flask:
             from emulator.web.app import create_app
 
-            return create_app(worker_settings, keeper=keeper)
+            return create_app(settings, run_folder=folder)
 
         if settings.workers > 1:
             # Several workers share the imported modules. A single worker imports them itself, so that the
@@ -99,27 +96,19 @@ def serve(configuration: Configuration) -> None:
             import emulator.web.app  # noqa: F401
         gc.collect()
         gc.freeze()  # the collector writes to each object it visits, which would unshare its memory page
-        Server(worker_settings, make_app, listener, on_ready, keeper).run()
+        Server(settings, make_app, listener, on_ready).run()
 
 
 def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
     """Runs in the background once a worker accepts requests. The first worker prints what is stored, and an
     example request."""
-    from emulator.storage.key_value import store_works
-
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
     if first:
         for label, row in settings.mcp.items():
             if row.command and shutil.which(row.command) is None:
                 log.warning("MCP server %s: its command %s is not on PATH", label, row.command)
-        stores = services.stores
-        values = store_works(stores.key_values)
-        files = (
-            bool(settings.files_index)
-            or stores.blobs.folder == Path(settings.files_dir).expanduser()
-        )
-        logs.show(start_messages.stored(settings, values=values, files=files))
+        logs.show(start_messages.stored(settings, is_kept=services.stores.is_kept))
         model = services.reachability.model(_MODELS_SECONDS) or "any"
         logs.show(f"Try:\n\n{start_messages.first_request(settings, model)}")
     # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams.
@@ -182,25 +171,6 @@ def _run_folder(settings: Settings, cleanup: ExitStack) -> Path | None:
     """
     if settings.workers == 1:
         return None
-    from emulator.shared.run_folder import run_folder
+    from emulator.run_folder import run_folder
 
     return cleanup.enter_context(run_folder())
-
-
-def _prepare_workers(
-    settings: Settings, folder: Path | None, cleanup: ExitStack
-) -> tuple[Settings, Keeper | None]:
-    """Return the settings for each worker, and the keeper process if there are several workers."""
-    if folder is None and settings.files_dir == ":temporary:":
-        # Not in the worker, which would leave it behind if it is ended while it starts.
-        files = cleanup.enter_context(TemporaryDirectory(prefix="emulator-files-"))
-        return settings.model_copy(update={"files_dir": files}), None
-    if folder is None:
-        return settings, None
-    from emulator.web.server.keeper import Keeper, with_worker_storage
-
-    worker_settings = with_worker_storage(settings, folder)
-    try:
-        return worker_settings, Keeper(worker_settings, folder)
-    except OSError as error:  # the path of a socket may have 107 characters
-        raise CannotServe(f"TMPDIR: {folder}: {error}", code=1) from error

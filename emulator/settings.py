@@ -38,6 +38,8 @@ MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 
 MCPLabel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w-]{0,63}$")]
 
+_STATE = f"~/.local/state/{settings_sources.APPLICATION}"
+DATABASE = f"{_STATE}/emulator.sqlite"
 BUILT_IN_PROFILES = ("default", "reasoning", "tiny", "openai")
 
 
@@ -65,7 +67,8 @@ class Settings(BaseSettings):
     api_key: UpstreamKey = Field(SecretStr("lol"), description="key sent to the upstream")
     local_model: bool = Field(False, description="start the embedded small model as the upstream")
     upstreams: tuple[UpstreamRow, ...] = Field(
-        (), description="several upstreams, instead of base_url and api_key (docs/upstreams.md)"
+        (),
+        description="several upstreams, instead of base_url and api_key: tables (docs/upstreams.md)",
     )
     aliases: dict[str, str] = Field(
         {},
@@ -100,14 +103,12 @@ class Settings(BaseSettings):
         "separated by commas; *: all paths that are not served here",
     )
     upstream_seconds: float = Field(600, gt=0, description="longest silence of the upstream")
-    upstream_connect_seconds: float = Field(10, gt=0, description="longest wait for a connection")
     upstream_retries: int = Field(
         2, ge=0, le=10, description="retries of a failed upstream request"
     )
     answer_seconds: float = Field(
         3600, gt=0, description="deadline of one answer, including all turns of the model"
     )
-    max_reply_chars: int = Field(2**20, ge=1024, description="longest reply of the model")
     tools: Tools = Field(
         "emulate",
         description="who turns replies into tool calls: this proxy (emulate), the upstream (native), or the "
@@ -132,11 +133,6 @@ class Settings(BaseSettings):
         ge=0,
         description="consecutive failures of a model after which requests to it pause; 0: never",
     )
-    breaker_seconds: float = Field(
-        5,
-        gt=0,
-        description="how long requests to a failed upstream pause; then one request tests it",
-    )
 
     port: int = Field(8001, ge=0, le=65535, description="port to listen on")
     host: str = Field("127.0.0.1", description="address to listen on")
@@ -144,7 +140,8 @@ class Settings(BaseSettings):
         (), description="keys that clients must present, separated by commas"
     )
     client_keys_file: str = Field(
-        "", description="file of client keys and what each key permits (docs/operate.md)"
+        "",
+        description="file of hashed client keys with models, budgets and expiry (docs/operate.md)",
     )
     open: bool = Field(False, description="listen beyond loopback without client keys")
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, Split] = Field(
@@ -161,9 +158,6 @@ class Settings(BaseSettings):
         description="send a call when its statement, or its whole block, is complete; delta: stream the long "
         "text of a first call while the model writes it",
     )
-    ready_strict: bool = Field(
-        False, description="/readyz is 503 while any upstream, not all, does not answer"
-    )
     drain_seconds: float = Field(
         8, ge=0, le=3600, description="how long open requests may continue when the proxy stops"
     )
@@ -171,13 +165,10 @@ class Settings(BaseSettings):
         1, ge=1, le=64, description="processes that serve requests; at most one per core is useful"
     )
     threads: int = Field(
-        1024, ge=1, le=4096, description="maximum number of requests served at the same time"
-    )
-    waiting_requests: int = Field(
-        64, ge=0, le=4096, description="requests that may wait for a thread; others get a 503"
-    )
-    bodies_bytes: int = Field(
-        2 * 2**30, ge=1024, description="maximum total size of the request bodies in memory"
+        1024,
+        ge=1,
+        le=4096,
+        description="maximum number of requests that a worker serves at the same time",
     )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="largest request body")
     client_seconds: float = Field(
@@ -203,12 +194,6 @@ class Settings(BaseSettings):
         description="which calls are sent together: calls whose order cannot matter (auto), all calls that "
         "do not need each other's results (dataflow), or none (strict)",
     )
-    hosted_calls: int = Field(
-        128,
-        ge=1,
-        le=10_000,
-        description="maximum number of calls that the proxy runs in one answer",
-    )
     tool_tokens: int | None = Field(
         None,
         ge=0,
@@ -228,21 +213,15 @@ class Settings(BaseSettings):
         "bubblewrap", description="where kernels run; none: with the rights of your own account"
     )
     program_seconds: float = Field(10, gt=0, le=600, description="deadline of one program run")
-    program_calls: int = Field(
-        128, ge=1, le=10_000, description="maximum number of tool calls in one program"
-    )
     max_kernels: int = Field(
         16,
         ge=1,
         le=4096,
-        description="maximum number of container kernels in use (across all replicas with a gateway); "
-        "beyond that, requests get a 503",
+        description="maximum number of container kernels, divided among the workers (with a gateway: of all "
+        "replicas); one more ends the kernel that has been idle for longest; if none is idle, 503",
     )
     docker_image: str = Field(
         "tool-use-api-emulator-kernel", description="image of the kernels (sandbox docker)"
-    )
-    docker_host: str = Field(
-        "", description="URL of the Docker engine on this machine; empty: the variable DOCKER_HOST"
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8888",
@@ -258,15 +237,6 @@ class Settings(BaseSettings):
         False, description="each cell of a container made for a request waits for approval"
     )
     interpreter_seconds: float = Field(60, gt=0, le=3600, description="deadline of one cell")
-    interpreter_runs: int = Field(
-        16, ge=1, le=1000, description="maximum number of cells in one answer"
-    )
-    interpreter_fixes: int = Field(
-        3,
-        ge=0,
-        le=100,
-        description="how many cells in a row may fail after a first failed cell",
-    )
     approval_seconds: float = Field(
         600,
         gt=0,
@@ -277,29 +247,21 @@ class Settings(BaseSettings):
         ge=0,
         description="idle time before which no container's kernel is ended for another; that one gets a 503",
     )
-    warm_interpreters: int = Field(
-        1, ge=0, le=64, description="interpreter kernels started in advance, after the first use"
-    )
 
     web_search: WebSearchTable | None = Field(
         None, description="the provider of web searches, a table (docs/mcp.md)"
     )
 
-    store: str = Field(
-        "~/.local/state/tool-use-api-emulator/programs.sqlite",
+    database: str = Field(
+        DATABASE,
         min_length=1,
-        description="where programs and responses are stored: a file, :memory:, or redis://host "
-        "for several replicas",
+        description="where all is stored: a file, postgresql://host/name, :memory:, or none",
     )
     files_dir: str = Field(
-        "~/.local/state/tool-use-api-emulator/files",
+        f"{_STATE}/files",
         min_length=1,
-        description="folder for uploaded files and the files of containers, or :temporary:",
-    )
-    files_index: str = Field(
-        "",
-        description="database that indexes files and containers of several replicas "
-        "(postgresql+psycopg://user@host/name); files_dir is then a shared folder, or s3://bucket/prefix",
+        description="folder for uploaded files and the files of containers; with PostgreSQL, one that all "
+        "machines have mounted, or s3://bucket/prefix",
     )
     response_seconds: float = Field(
         2_592_000, gt=0, description="how long a response is stored, except with store: false"
@@ -311,12 +273,8 @@ class Settings(BaseSettings):
         "random if not set",
     )
     max_file_bytes: int = Field(64 * 2**20, ge=1, description="largest file that may be uploaded")
-    max_files: int = Field(1000, ge=1, description="maximum number of uploaded files per client")
     files_bytes: int = Field(
         4 * 2**30, ge=1, description="maximum total size of the uploaded files of one client"
-    )
-    max_containers: int = Field(
-        256, ge=1, description="maximum number of running containers per client"
     )
     container_bytes: int = Field(
         256 * 2**20, ge=1, description="maximum total size of the files in one container"
@@ -334,15 +292,6 @@ class Settings(BaseSettings):
         SecretStr(""),
         description="key that shows the requests of all clients in the inspector; a client key shows only "
         "the client's own",
-    )
-    inspector_traces: int = Field(
-        1000, ge=1, le=100_000, description="number of requests that the inspector stores in memory"
-    )
-    inspector_bytes: int = Field(
-        64 * 2**20, ge=2**20, description="total size of the requests that the inspector stores"
-    )
-    inspector_seconds: float = Field(
-        86_400, gt=0, description="how long the inspector stores a request"
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -362,6 +311,23 @@ class Settings(BaseSettings):
         """Return True if clients must present a key."""
         return bool(self.client_keys or self.client_keys_file)
 
+    @property
+    def waiting_requests(self) -> int:
+        """Requests of a worker that may wait for a thread."""
+        return self.threads // 16
+
+    @property
+    def names_database(self) -> bool:
+        """Return True if the operator has chosen the database."""
+        return self.database not in (DATABASE, settings_sources.state_file(DATABASE))
+
+    @field_validator("client_keys", mode="before")
+    @classmethod
+    def _has_keys(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.strip(" ,"):
+            raise ValueError("there is no key in it: without the setting, clients need none")
+        return value
+
     @field_validator("base_url")
     @classmethod
     def _is_base_url(cls, value: str) -> str:
@@ -375,16 +341,14 @@ class Settings(BaseSettings):
             raise ValueError("name the host alone, without http:// and without the port (--port)")
         return host
 
-    @field_validator("store")
+    @field_validator("database")
     @classmethod
-    def _is_store(cls, value: str) -> str:
-        if "://" in value and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("name a file, :memory:, or redis://host")
-        if "://" in value:
-            addresses.parse(value)
+    def _is_database(cls, value: str) -> str:
+        if "://" in value and not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("name a file, postgresql://host/name, :memory:, or none")
         return value
 
-    @field_validator("store", "files_dir", "client_keys_file")
+    @field_validator("database", "files_dir", "client_keys_file")
     @classmethod
     def _has_home(cls, value: str) -> str:
         try:
@@ -404,17 +368,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 "inspector open shows all clients' requests without a key: use it without client_keys and "
                 "inspector_key"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _files_are_together(self) -> Self:
-        if "://" in self.files_dir and not self.files_index:
-            raise ValueError("files_dir is an object store's URL: set files_index too")
-        if self.files_index and self.files_dir == ":temporary:":
-            raise ValueError(
-                "files_index is set, so files_dir must be a folder or object store that all replicas share, "
-                "not :temporary:"
             )
         return self
 

@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 
 from emulator.addresses import origin
+from emulator.removed_settings import is_ignored
 
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 
@@ -93,6 +94,19 @@ ENCODING = "utf-8-sig"
 APPLICATION = "tool-use-api-emulator"
 
 
+def state_folder() -> Path | None:
+    """The folder of this application in XDG_STATE_HOME, if that is set."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # The XDG specification ignores relative paths.
+    return state / APPLICATION if state.is_absolute() else None
+
+
+def state_file(path: str) -> str:
+    """The file of that name in `state_folder`; "" without one."""
+    folder = state_folder()
+    return str(folder / Path(path).name) if folder else ""
+
+
 class EnvironmentDefaults(PydanticBaseSettingsSource):
     """Defaults from variables that do not start with ``EMULATOR_``: providers' variables and
     XDG_STATE_HOME."""
@@ -110,10 +124,11 @@ class EnvironmentDefaults(PydanticBaseSettingsSource):
             os.environ, base_url=explicit.get("base_url"), has_key="api_key" in explicit
         )
         found = {"base_url": defaults.base_url, "api_key": defaults.api_key}
-        state = os.environ.get("XDG_STATE_HOME", "")
-        if Path(state).is_absolute():  # the XDG specification ignores relative paths
-            folder = Path(state) / APPLICATION
-            found |= {"store": str(folder / "programs.sqlite"), "files_dir": str(folder / "files")}
+        if folder := state_folder():
+            found |= {
+                "database": str(folder / "emulator.sqlite"),
+                "files_dir": str(folder / "files"),
+            }
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -141,7 +156,8 @@ class Variables(EnvSettingsSource):
 
 class TomlFile(TomlConfigSettingsSource):
     def _read_file(self, file_path: Any) -> dict[str, Any]:
-        return tomllib.loads(file_path.read_text(ENCODING))
+        values = tomllib.loads(file_path.read_text(ENCODING))
+        return {name: value for name, value in values.items() if not is_ignored(name)}
 
 
 def sources(settings: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -26,22 +26,15 @@ def serving(settings: Settings, upstream: str) -> str:
     return f"Serving {url(settings)}/v1{everywhere} in front of {upstream}."
 
 
-def stored(settings: Settings, *, values: bool, files: bool) -> str:
-    """What survives the process, where it is stored, and for how long.
-
-    ``values`` and ``files``: whether the store and the folder that the settings name can be used.
-    """
-    parts = []
-    if values and settings.store != ":memory:":
-        parts.append(
-            f"responses for {_duration(settings.response_seconds)} and programs for "
-            f"{_duration(settings.store_seconds)} in {shown(settings.store)}"
-        )
-    if files and settings.files_dir != ":temporary:":
-        parts.append(f"files until they expire or are deleted in {shown(settings.files_dir)}")
-    if not parts:
+def stored(settings: Settings, *, is_kept: bool) -> str:
+    """What survives the process, where it is stored, and for how long."""
+    if not is_kept:
         return "Nothing is stored: all data is lost when the proxy stops."
-    return f"Stored: {'; '.join(parts)}."
+    return (
+        f"Stored: responses for {_duration(settings.response_seconds)} and programs for "
+        f"{_duration(settings.store_seconds)} in {shown(settings.database)}; files until they expire or are "
+        f"deleted in {shown(settings.files_dir)}."
+    )
 
 
 def inspector(settings: Settings, token: str = "") -> str:

@@ -77,12 +77,10 @@ class UpstreamRow(_TableRow):
     drop_fields: tuple[str, ...] | None = None
     repair_attempts: int | None = Field(None, ge=0, le=10)
     upstream_seconds: float | None = Field(None, gt=0)
-    upstream_connect_seconds: float | None = Field(None, gt=0)
     upstream_retries: int | None = Field(None, ge=0, le=10)
     first_token_seconds: float | None = Field(None, gt=0)
     upstream_requests: int | None = Field(None, ge=0)
     breaker_failures: int | None = Field(None, ge=0)
-    breaker_seconds: float | None = Field(None, gt=0)
     fallbacks: tuple[str, ...] | None = None
     """Models to try next, in this order, if this upstream fails."""
 

@@ -3,7 +3,7 @@
 make run                                             # in another terminal: the proxy, in front of your model
 python examples/gaia.py [--storage s3://bucket/folder]
 
-A script that fails goes back to the model, which has three tries to mend it (the proxy's interpreter_fixes).
+A script that fails goes back to the model, which has three tries to mend it.
 --storage is a folder, ./storage by default, or a URL that fsspec knows: s3://... needs `pip install s3fs`,
 az://... `pip install adlfs`, and their own credentials. `answer` is also what discord_bot.py talks to.
 """

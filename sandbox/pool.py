@@ -35,10 +35,6 @@ class Poolable(Protocol):
 
 K = TypeVar("K", bound=Poolable)
 
-AcquireSlot = Callable[[], Callable[[], None] | None]
-"""Acquires a slot that several processes share. Returns a callback that releases it, or None if all are
-in use."""
-
 _CHECK_SECONDS = 0.25
 """Interval of the checks for dead kernels."""
 _REFILL_DELAY = 0.05
@@ -55,18 +51,13 @@ class WarmPool(Generic[K]):
         size: int,
         most: int,
         launchers: int = 2,
-        acquire_slot: AcquireSlot | None = None,
     ) -> None:
-        """`acquire_slot` is called for each kernel that is handed out, if several processes share the
-        limit `most`."""
         self._launch = launch
-        self._acquire_slot: AcquireSlot = acquire_slot or (lambda: lambda: None)
         self._size = size
         self._most = most
         self._lock = threading.Lock()
         self._warm: deque[Future[K]] = deque()
-        self._in_use: dict[K, Callable[[], None]] = {}
-        """Kernels in use, each with the callback that releases its slot."""
+        self._in_use: set[K] = set()
         self._reserved = 0  # kernels that are about to be handed out, not yet in _in_use
         self._closed = False
         self._threads = ThreadPoolExecutor(launchers, thread_name_prefix="kernel-launcher")
@@ -89,26 +80,20 @@ class WarmPool(Generic[K]):
         """
         with self._lock:
             self._check_open()
-            full = len(self._in_use) + self._reserved >= self._most
-            release_slot = None if full else self._acquire_slot()
-            if release_slot is None:
+            if len(self._in_use) + self._reserved >= self._most:
                 raise SandboxBusy(f"all {self._most} kernels are in use", "try again in a moment")
             self._reserved += 1
         try:
             kernel = self._waiting_kernel() if launch is None else launch()
-        except BaseException:
-            release_slot()
-            raise
         finally:
             with self._lock:
                 self._reserved -= 1
         with self._lock:
             if not self._closed:
-                self._in_use[kernel] = release_slot
+                self._in_use.add(kernel)
                 self._start_maintenance()
                 self._refill.set()
                 return kernel
-        release_slot()
         kernel.dispose()
         raise SandboxUnavailable("the kernel engine is closed", "create a new one")
 
@@ -116,8 +101,7 @@ class WarmPool(Generic[K]):
         """End a kernel that was handed out. Slow parts run in the background."""
         kernel.kill()
         with self._lock:
-            if (release_slot := self._in_use.pop(kernel, None)) is not None:
-                release_slot()
+            self._in_use.discard(kernel)
             if not self._closed:
                 self._threads.submit(kernel.dispose)
                 return

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     import openai
 
     from sandbox.programs.server import ProgramServer
+    from tests.support.postgres import Postgres
 
 StartProxy = Callable[..., str]
 # A kernel starts when a test's program needs one, not with every proxy.
-OF_TESTS: dict[str, Any] = {"store": ":memory:", "api_key": "upstream-key"}
+OF_TESTS: dict[str, Any] = {"database": ":memory:", "api_key": "upstream-key"}
 """The settings of the tests' proxies, but for addresses."""
 
 # A suite in a script's background inherits an ignored interrupt, which its processes would inherit, too.
@@ -156,32 +157,34 @@ def open_shared_engines() -> Iterator[Callable[[Any], dict[str, Any]]]:
 
 
 @pytest.fixture(scope="session")
-def new_index() -> Iterator[Callable[[], str]]:
-    """The settings' ``files_index`` for a test: "", or with FILES_INDEX=postgresql a database of its own."""
-    if os.environ.get("FILES_INDEX") != "postgresql":
-        yield str
-        return
-    from tests.support.postgres import postgres
+def postgres_server() -> Iterator[Postgres]:
+    """A real server, where it is installed."""
+    from tests.support.postgres import MISSING, postgres
 
+    if MISSING:
+        pytest.skip(MISSING)
     with postgres() as server:
-        yield server.database
+        yield server
 
 
 @pytest.fixture
-def files_index(new_index: Callable[[], str]) -> str:
-    return new_index()
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The database that all proxies of a test have: with DATABASE=postgresql a new one in PostgreSQL."""
+    if os.environ.get("DATABASE") == "postgresql":
+        return str(request.getfixturevalue("postgres_server").database())
+    return str(tmp_path / "database.sqlite")
 
 
 @pytest.fixture
 def start_app(
     upstream: ScriptedUpstream,
     open_shared_engines: Callable[[Any], dict[str, Any]],
-    files_index: str,
+    database: str,
     tmp_path: Path,
 ) -> Iterator[Callable[..., tuple[str, Any]]]:
     """`start_app(**settings) -> url, services` serves a proxy before `upstream`, until the test ends.
 
-    What clients upload is kept in one folder for all proxies of a test; ``now`` is their clock.
+    All proxies of a test have one database and one folder of files; ``now`` is their clock.
     """
     from app import create_app
     from emulator.settings import Settings
@@ -191,7 +194,7 @@ def start_app(
         def start(
             *, now: Callable[[], float] = time.time, hosted: Any = None, **settings: Any
         ) -> tuple[str, Any]:
-            values = OF_TESTS | {"base_url": upstream.base_url, "files_index": files_index}
+            values = OF_TESTS | {"base_url": upstream.base_url, "database": database}
             values |= {"files_dir": str(tmp_path / "files")}
             made = Settings(**values | settings)
             app = create_app(made, **open_shared_engines(made), hosted=hosted, now=now)

@@ -96,7 +96,7 @@ def proxy(base_url: str, *settings: str, checkout: Path = ROOT) -> Iterator[Serv
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(checkout / "app.py"), "--port", str(port)]
         command += ["--base-url", base_url, "--api-key", "none"]
-        command += ["--store", f"{folder}/programs.sqlite", "--files-dir", folder, *settings]
+        command += ["--database", f"{folder}/programs.sqlite", "--files-dir", folder, *settings]
         url = f"http://127.0.0.1:{port}"
         with _started("proxy", f"{url}/v1", f"{url}/healthz", command) as server:
             yield server

@@ -56,8 +56,7 @@ def measure_streams() -> tuple[float, float, float]:
 
 def measure_kernels(base_url: str) -> float | None:
     """MiB of each further kernel, with the usual libraries loaded; None without a sandbox."""
-    options = ("--warm-interpreters", "0")
-    with servers.proxy(base_url, *options) as server:
+    with servers.proxy(base_url) as server:
         counts, sizes = [], []
         for count in range(1, KERNELS + 1):
             try:

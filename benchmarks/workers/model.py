@@ -19,7 +19,7 @@ class Costs:
     worker: float
     """MiB of memory of a proxy with one worker."""
     further: float
-    """MiB of memory of each further worker, including the keeper."""
+    """MiB of memory of each further worker."""
     kernel: float | None
     """MiB of memory of a container's kernel; None without a sandbox."""
 

@@ -36,7 +36,6 @@ class Round:
     workers: float
     sandboxes: float
     """The program servers, which the workers start; and gunicorn's master, which does nothing."""
-    keeper: float
     load: float
     """wrk and nginx, or the Python programs that replace them."""
     idle: float
@@ -46,7 +45,7 @@ class Round:
 
     @property
     def proxy(self) -> float:
-        return self.workers + self.sandboxes + self.keeper
+        return self.workers + self.sandboxes
 
     @property
     def cores(self) -> float:
@@ -87,8 +86,7 @@ def measured(
     if not asked.answers:
         raise RuntimeError(f"{workers} worker(s) answered nothing in {passed:.0f} s")
     spent = [used - before.processes.get(pid, 0.0) for pid, used in after.processes.items()]
-    own = sum(sorted(spent)[-workers:])  # the keeper has less to do
-    keeper = sum(spent) - own
+    own = sum(spent)
     proxy, idle = after.proxy - before.proxy, after.idle - before.idle
     clients = asked.cpu + after.upstream - before.upstream
     each = 1000 / asked.answers
@@ -96,8 +94,7 @@ def measured(
     return Round(
         rate=asked.answers / passed,
         workers=own * each,
-        sandboxes=max(0.0, proxy - own - keeper) * each,
-        keeper=keeper * each,
+        sandboxes=max(0.0, proxy - own) * each,
         load=clients * each,
         idle=idle / passed,
         others=max(0.0, cores - (idle + proxy + clients) / passed),
@@ -153,7 +150,6 @@ def table(found: dict[int, list[Round]], seconds: float) -> Iterator[str]:
         ("calls per second of the proxy's CPU", _work, 0),
         ("CPU per call, ms: all of the proxy", attrgetter("proxy"), 2),
         ("... its workers", attrgetter("workers"), 2),
-        ("... the keeper", attrgetter("keeper"), 2),
         ("cores used by the proxy", attrgetter("cores"), 2),
         ("... idle", attrgetter("idle"), 2),
     )

@@ -12,8 +12,8 @@ events of one answer. The events go to any front (Chat Completions, Responses, M
   code, `turn_state` holds what later turns need, from which `new_reply` sets up the reader of the next reply.
 
 With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for the
-answer again with the results; `hosted_offer` makes functions of the tools, `hosted_history` has what clients
-do not see.
+answer again with the results; `hosted_offer` makes functions of the tools. `emulator.history` has
+what clients do not see.
 
 Laws:
 

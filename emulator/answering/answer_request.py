@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
@@ -20,6 +20,7 @@ from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.forced_call import ForcedCall
 from emulator.answering.profiles import Profile, profile_of
 from emulator.cached_property import cached_property
+from emulator.history import History
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
 from emulator.settings import Order, Settings
@@ -55,12 +56,12 @@ class AnswerRequest:
     """The tools that the proxy runs itself; they are part of the toolset."""
     deferred: DeferredTools | None = None
     """The tools that the prompt only lists."""
-    client_messages: Sequence[Message] = ()
-    """The history as the client sent it, without the hosted calls that were inserted."""
+    history: History = field(default_factory=History)
+    """What is remembered of the history that the client sent."""
     asks_approval: bool = False
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
-    shows_cells: bool = False
-    """The client sends back the cells of earlier answers, with their outputs."""
+    shows_hosted: bool = False
+    """The client sends back the hosted calls and cells of earlier answers, with their results."""
 
     @property
     def settings(self) -> Settings:

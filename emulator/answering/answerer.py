@@ -26,7 +26,6 @@ from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.cell_resume import resume_cell
 from emulator.answering.constrained.schema import constraint, reply_schema
-from emulator.answering.conversation import Conversation
 from emulator.answering.deltas import read_deltas
 from emulator.answering.first_turn import first_turn
 from emulator.answering.interpreter_session import InterpreterSession
@@ -50,28 +49,32 @@ from emulator.answering.verdicts import (
 from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
-    ContentDelta,
     Finish,
     FinishReason,
-    ToolCall,
+    ModelSaw,
     UpstreamAccepted,
     Usage,
 )
+from emulator.history import Seen, dialect_of, seen_of, uses_label
+from emulator.programs.basis import Basis, question_digest
+from emulator.programs.call_history import is_superseded, last_result
 from emulator.programs.driver import Driver
 from emulator.programs.ended import (
     EndedProgram,
     finished_program,
     is_shown,
+    locate_program,
+    results_digest,
+    shows_only_calls,
     with_finished_program,
 )
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
-from emulator.programs.origin import Origin
 from emulator.programs.resume import ContinuedProgram, resume
-from emulator.programs.saved import SavedProgram, save
+from emulator.programs.saved import SavedProgram
 from emulator.settings import Settings
-from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.failures import CONTEXT_CODE
+from emulator.upstream.interface import MAX_REPLY_CHARS
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import fresh_seed
 from sandbox.programs.server import ProgramServer
@@ -83,7 +86,6 @@ class Answerer:
 
     upstream: AnswerUpstream
     programs: ProgramServer
-    store: KeyValueStore | None
     habits: ModelHabits
     fingerprints: Fingerprints
     request: AnswerRequest
@@ -109,7 +111,6 @@ class Answerer:
         driver = Driver(
             self.programs,
             self.request.toolset,
-            max_calls=self.settings.program_calls,
             order=self.request.order,
             one_at_a_time=self.request.call_policy.one_at_a_time,
             client=self.request.client,
@@ -118,11 +119,12 @@ class Answerer:
         resumed: ContinuedProgram | EndedProgram | FinalReply | None = None
         if session is not None:
             resumed = yield from resume_cell(
-                session, self.request.chat.messages, self.request.toolset
+                session, self.request.chat.messages, self.request.toolset, self.request.client
             )
         resumed = resumed or self._resume_program(driver)
         if isinstance(resumed, FinalReply):
             metrics.TURNS_SAVED.inc()
+            yield ModelSaw(Seen(basis=self._basis))
             yield Finish("tool_calls", Usage())
         elif isinstance(resumed, ContinuedProgram):
             metrics.TURNS_SAVED.inc()
@@ -131,20 +133,24 @@ class Answerer:
             if finished is not None and not resumed.calls[0].caller:
                 yield finished
             yield from resumed.calls
+            if resumed.saved is not None:
+                yield ModelSaw(Seen(program=resumed.saved))
             yield Finish("tool_calls", Usage())
         else:
             yield from self._ask_model(driver, session, resumed)
 
     def _resume_program(self, driver: Driver) -> ContinuedProgram | EndedProgram | None:
         """Resume the program whose results end the history."""
-        if self.store is None:
-            return None
-        chat, client = self.request.chat, self.request.client
-        fingerprints = self.fingerprints if chat.shows_programs else None
-        resumed = resume(self.store, driver, chat.messages, client, fingerprints)
-        if isinstance(resumed, ContinuedProgram) and resumed.saved is not None:
-            save(self.store, resumed.saved, resumed.calls)
-        return resumed
+        chat = self.request.chat
+        messages = chat.messages
+        has_results = last_result(messages).role == "tool"
+        seen = [seen_of(message) for message in messages if message.seen]
+        saved = next((one.program for one in reversed(seen) if one.program), None)
+        if saved is None and chat.shows_programs and has_results:
+            saved = self.fingerprints.find_program(messages)
+        if saved is None or (not has_results and is_superseded(messages, saved.ids)):
+            return None  # it has ended, and the model has answered
+        return resume(driver, saved, messages, self.request.client)
 
     def _ask_model(
         self, driver: Driver, session: InterpreterSession | None, ended: EndedProgram | None
@@ -161,12 +167,15 @@ class Answerer:
         if session is not None:
             request = request.with_messages(session.with_files(request.chat.messages))
         chat = request.chat
-        conversation = Conversation(self.store, request.client, chat.messages, chat.model)
+        if ended is not None and (
+            shows_only_calls(ended) or locate_program(ended, chat.messages) is None
+        ):
+            ended = None
+        current = self.habits.usual_dialect(self._model_key) if request.history.store else "python"
+        dialect = dialect_of(chat.messages, current)
+        files = session.new_files(chat.messages) if session else []
         messages, fields = first_turn(
-            request,
-            habit=conversation.habit(self.habits.usual_dialect(self._model_key)),
-            spans=conversation.transcript_spans(request.toolset, ended),
-            session=session,
+            request, habit=dialect, ended=ended, session=session, new_files=files
         )
         state = TurnState(
             messages,
@@ -175,22 +184,25 @@ class Answerer:
             session,
             Quotations(chat.messages, request.toolset, request.hosted),
             constrained=request.expects_json(fields),
-            uses_label=conversation.uses_label,
+            uses_label=uses_label(chat.messages),
+            new_files=files,
         )
-        words: list[str] = []
-        calls: list[ToolCall] = []
+        if ended is not None:
+            ended = replace(ended, results=results_digest(ended.ids, chat.messages))
         for event in self._with_fallback(driver, state):
-            match event:
-                case ContentDelta(text):
-                    words.append(text)
-                case ToolCall():
-                    calls.append(event)
-                case Finish():
-                    if state.uses_label:
-                        conversation.save_label()
-                    if self.open_session is None:
-                        exchange = state.repair_messages
-                        conversation.save_repair_messages(exchange, "".join(words), calls)
+            if isinstance(event, Finish):
+                waits = session is not None and event.reason == "tool_calls"
+                yield ModelSaw(
+                    Seen(
+                        ended,
+                        tuple(state.repair_messages),
+                        tuple(state.new_files),
+                        dialect,
+                        state.uses_label,
+                        self._basis if waits else None,
+                        state.program,
+                    )
+                )
             yield event
             if finished is not None:  # after the first `UpstreamAccepted`
                 yield finished
@@ -208,7 +220,7 @@ class Answerer:
             if state.repeated_call is None:
                 raise
             yield from state.repeated_call.release_calls()
-            self._save(state.repeated_call)
+            self._save(state.repeated_call, state)
             yield Finish("tool_calls", state.usage)
 
     def _turns(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
@@ -266,9 +278,11 @@ class Answerer:
     ) -> Generator[AnswerEvent, None, FinishReason | None]:
         """Act on a verdict. Returns the answer's finish reason, or None to ask the model again."""
         if reply.draft.calls:
-            self._save(reply.draft)
+            self._save(reply.draft, state)
             return "length" if reply.draft.truncated_block else "tool_calls"
         if isinstance(verdict, CellResult):
+            exchange, files = tuple(state.repair_messages), tuple(state.new_files)
+            yield ModelSaw(Seen(exchange=exchange, files=files), of_cell=True)
             state.add_cell_result(reply, verdict)
             return None
         if isinstance(verdict, FinalReply):
@@ -315,11 +329,15 @@ class Answerer:
         return None
 
     def _seal(self, saved: SavedProgram, program: str) -> str:
-        return self.fingerprints.seal(replace(saved, origin=self._origin), program)
+        return self.fingerprints.seal(replace(saved, question=self._question), program)
 
     @property
-    def _origin(self) -> Origin:
-        return Origin.of(self.request.client, self.request.chat.messages)
+    def _basis(self) -> Basis:
+        return Basis.of(self.request.client, self.request.chat.messages)
+
+    @property
+    def _question(self) -> str:
+        return question_digest(self.request.client, self.request.chat.messages)
 
     def _reasoning_start(self, state: TurnState) -> ReasoningStart:
         """What is known about how the next reply starts. One name may mean several models: a wrong guess
@@ -354,7 +372,7 @@ class Answerer:
                     finish_reason = delta.finish_reason or finish_reason
                     if reply.done:
                         break
-                    if size > self.settings.max_reply_chars:
+                    if size > MAX_REPLY_CHARS:
                         finish_reason = "length"
                         break
             yield from reply.close(cut_off=not reply.done and is_truncated(finish_reason))
@@ -362,11 +380,11 @@ class Answerer:
             self.habits.record_start(self._reasoning_key, reply.reasoning_start)
         return finish_reason
 
-    def _save(self, draft: CodeDraft) -> None:
-        """Record the dialect of the calls, and store the program until their results come."""
+    def _save(self, draft: CodeDraft, state: TurnState) -> None:
+        """Record the dialect of the calls, and keep the program until their results come."""
         self.habits.record_dialects(self._model_key, draft.dialects)
-        if self.store is not None and (saved := draft.saved_program()) is not None:
-            save(self.store, replace(saved, origin=self._origin), saved.pending())
+        if (saved := draft.saved_program()) is not None:
+            state.program = replace(saved, question=self._question)
 
     def _retry_fields(self, verdict: UnusableReply) -> dict[str, Any]:
         """The constraint to valid calls, if the operator says that the upstream accepts one."""
@@ -375,9 +393,7 @@ class Answerer:
         free = field == "off" or self.request.chat.shows_programs
         if free or not toolset.tools or verdict.kind not in ("invalid", "required"):
             return {}
-        schema = reply_schema(
-            toolset.tools, replace(policy, required=True), max_calls=self.settings.program_calls
-        )
+        schema = reply_schema(toolset.tools, replace(policy, required=True))
         return constraint(field, schema) if schema else {}
 
 

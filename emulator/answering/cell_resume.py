@@ -1,15 +1,16 @@
 """Resume a cell that is waiting in its kernel when the results of its calls arrive.
 
-Unlike a program (`programs/resume.py`), a cell is never run again from its start: it may have changed
-variables and files. A cell that no longer waits (after a restart, in an expired container) means an
-ordinary turn with the same history, never an error. Results count wherever they are in the history; calls
-without a result are sent again.
+The same changes of the history end a cell and a program (`basis.what_changed`). But a cell is never
+run again from its start: it may have changed variables and files. A cell that no longer waits (after a
+restart, in an expired container) means an ordinary turn with the same history, never an error. Results count
+wherever they are in the history; calls without a result are sent again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from emulator import traces
 from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.verdicts import CellResult, FinalReply
@@ -20,26 +21,30 @@ from emulator.events import (
     CodeStarted,
     ToolCall,
 )
+from emulator.history import seen_of
+from emulator.interpreter.interpreter import WaitingCell
+from emulator.programs.basis import what_changed
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
+    call_positions,
     failures_of,
     last_result,
     results_of,
-    shows_calls,
     unanswered_rounds,
 )
 from emulator.programs.ended import EndedProgram
 from emulator.programs.failures import Failure
-from emulator.programs.saved import parse_result
+from emulator.programs.saved import parse_result, report_dropped
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
+from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.engine import failed_result
 
 NO_OUTPUT = "(nothing was printed)"
 
 
 def resume_cell(
-    session: InterpreterSession, messages: Sequence[Message], toolset: Toolset
+    session: InterpreterSession, messages: Sequence[Message], toolset: Toolset, client: str
 ) -> Generator[AnswerEvent, None, FinalReply | EndedProgram | None]:
     """Resume the cell whose result ends ``messages``.
 
@@ -47,12 +52,18 @@ def resume_cell(
     ended, and None if no cell is waiting.
     """
     last = last_result(messages)
-    waiting = (
-        session.interpreter.waiting_cell(last.tool_call_id or "") if last.role == "tool" else None
-    )
-    if waiting is None or waiting.container_id != session.container.id:
+    answers = (one.tool_calls or () for one in reversed(messages) if one.role == "assistant")
+    key = last.tool_call_id or next((call.id for call in next(answers, ())), "")
+    waiting = session.interpreter.waiting_cell(key) if key else None
+    if waiting is None:
         return None
-    if not shows_calls(messages, waiting.calls, toolset):
+    places = call_positions(messages, waiting.calls)
+    basis = seen_of(messages[places[-1]]).basis if places else None
+    if change := what_changed(messages, waiting.calls, basis, client, toolset):
+        _drop(waiting, *change)
+        return None
+    if waiting.container_id != session.container.id:
+        _drop(waiting, "container", "the request is for another container")
         return None
     cell = PREFIX + waiting.key
     results = results_of(messages, waiting.calls)
@@ -61,6 +72,7 @@ def resume_cell(
     missing = [key for key in waiting.calls if key not in results]
     if missing:
         if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
+            _drop(waiting, "unanswered", "the client does not answer all calls")
             return None
         yield session.accepted()
         for key in missing:
@@ -85,3 +97,10 @@ def resume_cell(
             return EndedProgram(code, waiting.ids, failure=verdict.output)
         return EndedProgram(code, waiting.ids, output=verdict.output or NO_OUTPUT)
     return FinalReply()
+
+
+def _drop(cell: WaitingCell, reason: str, why: str) -> None:
+    report_dropped(reason, LookupError(why))
+    if (trace := traces.current.get()) is not None:
+        calls = (RecordedCall(key, one.name, one.arguments) for key, one in cell.calls.items())
+        trace.resumed = ResumedProgram(cell.code, tuple(calls), outcome="dropped")

@@ -11,7 +11,8 @@ from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import instruct
 from emulator.answering.tiny.turn import DEFAULTS as TINY_DEFAULTS
 from emulator.answering.tiny.turn import tiny_turn
-from emulator.answering.transcript import ModelMessage, TranscriptSpan
+from emulator.answering.transcript import ModelMessage
+from emulator.programs.ended import EndedProgram
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -21,8 +22,9 @@ def first_turn(
     request: AnswerRequest,
     *,
     habit: str,
-    spans: Sequence[TranscriptSpan] = (),
+    ended: EndedProgram | None = None,
     session: InterpreterSession | None = None,
+    new_files: Sequence[str] = (),
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
     """The messages, and the other fields of the upstream request."""
     chat, toolset, choice = request.chat, request.toolset, request.call_policy
@@ -36,7 +38,7 @@ def first_turn(
         fields["response_format"] = chat.response_format
     constrained = request.is_constrained and session is None
     if session is None and profile.few_shot and toolset.tools:
-        turn = tiny_turn(chat.messages, toolset, choice, spans, constrained=constrained)
+        turn = tiny_turn(chat.messages, toolset, choice, ended, constrained=constrained)
         messages, schema = turn.messages, turn.schema
         if format_text and schema is None:
             messages = [
@@ -49,18 +51,19 @@ def first_turn(
     else:
         schema = None
         if constrained:
-            schema = reply_schema(toolset.tools, choice, max_calls=settings.program_calls)
+            schema = reply_schema(toolset.tools, choice)
         messages = instruct(
             chat.messages,
             toolset,
             choice,
             profile,
             format_text,
-            spans=spans,
+            ended=ended,
             habit=habit,
             sandbox=session.describe_sandbox() if session else None,
             constrained=schema is not None,
             deferred=request.deferred,
+            new_files=new_files,
         )
     if schema is not None:
         fields |= constraint(profile.grammar, schema)

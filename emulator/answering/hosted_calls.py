@@ -12,7 +12,7 @@ replay and transcripts are those of a client's calls.
 What may never happen:
 
 * A hosted call is made twice: every later replay has its result in the history, if not from the client then
-  from `HostedHistory`.
+  from `history`.
 * A call outlives its answer: one that ends early, or is left by its client, cancels its calls.
 * An answer goes on forever: calls are counted, and beyond the limit the model is asked without tools.
 
@@ -27,8 +27,7 @@ from dataclasses import replace
 
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_approval import approved_first
-from emulator.answering.hosted_history import HostedHistory, result_message
-from emulator.answering.hosted_round import Round
+from emulator.answering.hosted_round import Round, result_message, visible_messages
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.running_calls import RunningCalls
 from emulator.answering.usage_counter import total_usage
@@ -43,6 +42,7 @@ from emulator.events import (
     CodeFinished,
     CodeStarted,
     Finish,
+    ModelSaw,
     ReasoningDelta,
     ToolCall,
     ToolsListed,
@@ -52,12 +52,14 @@ from emulator.events import (
 )
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 from emulator.interpreter.approvals import Approvals
+from emulator.programs.call_history import parsed_call
 from emulator.programs.ended import with_finished_program
 from emulator.programs.failures import NOT_APPROVED
-from emulator.programs.origin import parsed_call
 from emulator.protocol import HistoryCall, Message
-from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import BindError
+
+_MAX_CALLS = 128
+"""Of one answer."""
 
 Answer = Callable[[AnswerRequest], Generator[AnswerEvent, None, None]]
 
@@ -68,7 +70,6 @@ class HostedCalls:
     def __init__(
         self,
         request: AnswerRequest,
-        store: KeyValueStore | None,
         approvals: Approvals | None,
         answer: Answer,
         until: float,
@@ -80,13 +81,9 @@ class HostedCalls:
         self._approvals = approvals
         self._answer = answer
         self._close = close
-        client, model = request.client, request.chat.model
-        self._history = HostedHistory(
-            store, client, model, request.client_messages, request.shows_cells
-        )
+        self._history = request.history
         self._running = RunningCalls(self._history, until)
-        limit = request.settings.hosted_calls
-        self._limit = min(limit, request.chat.max_tool_calls or limit)
+        self._limit = min(_MAX_CALLS, request.chat.max_tool_calls or _MAX_CALLS)
         self._call_count = 0
         self._has_listed = False
         self._swallows_call = False
@@ -106,27 +103,28 @@ class HostedCalls:
 
     def _rounds(self) -> Iterator[AnswerEvent]:
         request = yield from self._decided(self._request)
-        hidden: list[Message] = []
+        answer: list[Message] = []
         words: list[str] = []
         usages: list[Usage] = []
         is_warned = False
         while True:
             done = yield from self._round(request)
             messages = done.messages(self._running.results)
-            hidden += messages
+            answer += messages
             words += done.words
             usages.append(done.finish.usage)
             if done.sent or not done.run_here or done.finish.reason != "tool_calls":
                 break
             request = request.continued(messages)
             for end in done.ended:
-                shown = with_finished_program(request.chat.messages, end)
-                request = request.with_messages(shown)
+                finished = with_finished_program(request.chat.messages, end)
+                request = request.with_messages(finished)
             if self._call_count > self._limit:
                 request = request.without_tools() if is_warned else request
                 is_warned = True
         yield from self._end_suspended_cell()
-        self._history.save(hidden, "".join(words), done.sent)
+        visible = visible_messages(self._request, answer, "".join(words), done.sent)
+        self._history.append(answer, visible)
         reason = "tool_calls" if done.sent else done.finish.reason
         yield replace(done.finish, reason=reason, usage=total_usage(usages))
 
@@ -171,6 +169,8 @@ class HostedCalls:
                 done.finish = event
                 return
         done.note(event)
+        if isinstance(event, ModelSaw):
+            return
         yield from self._end_suspended_cell()
         yield event
 
@@ -206,7 +206,7 @@ class HostedCalls:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
             known = known or HostedResult(text, is_error=True)
         yield from self._running.add(
-            tool, call, known or self._history.result(call.id), approval_id
+            tool, call, known or self._history.results.get(call.id), approval_id
         )
 
     def _listings(self) -> Iterator[ToolsListed]:

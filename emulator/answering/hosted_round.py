@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from emulator.answering.hosted_history import assistant_message, result_message
+from emulator import json_codec
+from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.prompt import cell_history
 from emulator.events import (
     AnswerEvent,
@@ -14,14 +16,16 @@ from emulator.events import (
     CodeStarted,
     ContentDelta,
     Finish,
+    ModelSaw,
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
     ToolCall,
     Usage,
 )
+from emulator.history import Seen
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.protocol import HistoryProgram, Message
+from emulator.protocol import HistoryCall, HistoryProgram, Message
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Round:
     code: str | None = None
     """The cell that runs. None if a waiting cell resumes, whose calls the history has."""
     ended: list[ProgramFinished] = field(default_factory=list)
+    seen: Seen | None = None
 
     @property
     def sent(self) -> list[str]:
@@ -70,15 +75,84 @@ class Round:
                 words, failed = "".join(self.words[self.cell_words :]), status == "failed"
                 self.cells += cell_history(self.code, text, failed=failed, words=words)
                 self.cell_words = len(self.words)
+            case ModelSaw(seen, of_cell=True):
+                if not self.code:  # an empty cell
+                    return
+                self.cells[-2] = self.cells[-2].model_copy(update={"seen": seen})
+            case ModelSaw(seen):
+                self.seen = seen
             case ContentDelta(text):
                 self.words.append(text)
             case ReasoningDelta(text):
                 self.reasoning.append(text)
 
-    def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
-        """The round in the history."""
+    @property
+    def answer(self) -> Message:
+        """The last reply in the history."""
         words = "".join(self.words[self.cell_words :])
         answer = assistant_message(words, self.calls, "".join(self.reasoning))
-        answer = answer.model_copy(update={"program": self.program} if self.program else {})
+        changes = {"program": self.program, "seen": self.seen}
+        return answer.model_copy(update={name: one for name, one in changes.items() if one})
+
+    def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:
+        """The round in the history."""
         results_here = (result_message(key, results[key]) for key in self.run_here)
-        return [*self.cells, answer, *results_here]
+        return [*self.cells, self.answer, *results_here]
+
+
+def visible_messages(
+    request: AnswerRequest, messages: Sequence[Message], words: str, sent: Sequence[str]
+) -> list[Message]:
+    """What the client's history will have of an answer whose history is ``messages``.
+
+    The client gets ``words`` and the calls with the ids ``sent``, and perhaps hosted calls and cells.
+    """
+    if not request.shows_hosted:
+        answer = next(one for one in reversed(messages) if one.role == "assistant")
+        own = [call for call in answer.tool_calls or () if call.id in sent]
+        return [answer.model_copy(update={"content": words, "tool_calls": own or None})]
+    visible_ids = {
+        call.id
+        for one in messages
+        for call in one.tool_calls or ()
+        if (tool := request.hosted.find(_name(call))) is None or tool.is_sent_back
+    }
+    visible = []
+    for one in messages:
+        if one.role == "tool":
+            visible += [one] if one.tool_call_id in visible_ids else []
+        elif calls := [call for call in one.tool_calls or () if call.id in visible_ids]:
+            visible.append(one.model_copy(update={"tool_calls": calls}))
+        elif one.text or not one.tool_calls:
+            visible.append(one.model_copy(update={"tool_calls": None}))
+    return visible
+
+
+def _name(call: HistoryCall) -> str:
+    return call.as_function.name if call.as_function else ""
+
+
+def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = "") -> Message:
+    """The model's reply, as a client's history has it."""
+    fields: dict[str, Any] = {"role": "assistant", "content": words}
+    if calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": _function(call),
+                "caller": call.caller or None,
+            }
+            for call in calls
+        ]
+        if reasoning:  # DeepSeek wants its reasoning back together with its calls
+            fields["reasoning_content"] = reasoning
+    return Message.model_validate(fields)
+
+
+def _function(call: ToolCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": json_codec.dumps(call.arguments).decode()}
+
+
+def result_message(call: str, result: HostedResult) -> Message:
+    return Message(role="tool", tool_call_id=call, content=result.content, is_error=result.is_error)

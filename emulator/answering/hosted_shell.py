@@ -20,7 +20,7 @@ from emulator.answering.interpreter_session import auto_container, reuse_or_crea
 from emulator.errors import BadRequest, EmulatorError
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ToolResolver
 from emulator.interpreter.execution import MAX_MODEL_CHARS
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.shell import CommandOutput, run_command
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
@@ -66,9 +66,7 @@ _DEFINITION: Mapping[str, Any] = {
 class ContainerShell:
     """Adds the shell to the tools of another resolver. Safe to share between threads."""
 
-    def __init__(
-        self, others: ToolResolver, interpreter: AnyInterpreter, settings: Settings
-    ) -> None:
+    def __init__(self, others: ToolResolver, interpreter: Interpreter, settings: Settings) -> None:
         self._others = others
         self._interpreter = interpreter
         self._settings = settings

@@ -13,16 +13,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
+from emulator.history import seen_of
 from emulator.interpreter.attachments import with_files_in_container
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter
 from emulator.programs.call_history import last_result
 from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files
 
+_MAX_CELLS = 16
+"""Of one answer."""
+_MAX_FIXES = 3
+"""How many cells in a row may fail after a first failed cell."""
 _MAX_LISTED_FILES = 50
-"""File names in a prompt."""
+"""File names that a conversation lists."""
 
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
 
@@ -51,7 +56,7 @@ class AutoContainer(BaseModel):
 class InterpreterSession:
     """Where the cells of one answer run, and how many may run."""
 
-    interpreter: AnyInterpreter
+    interpreter: Interpreter
     container: Container
     max_cells: int
     """Cells per answer."""
@@ -82,46 +87,48 @@ class InterpreterSession:
         )
 
     def describe_sandbox(self) -> SandboxDescription:
-        files = [file.path for file in self.interpreter.containers.files(self.container.id)]
-        more = (
-            [f"and {len(files) - _MAX_LISTED_FILES} more"] if len(files) > _MAX_LISTED_FILES else []
-        )
-        libraries = self.interpreter.libraries(self.container)
-        return SandboxDescription(libraries, [*files[:_MAX_LISTED_FILES], *more])
+        return SandboxDescription(self.interpreter.libraries(self.container))
+
+    def new_files(self, messages: Sequence[Message]) -> list[str]:
+        """The container's files of which the model has not been told in this conversation."""
+        known = {path for message in messages for path in seen_of(message).files}
+        files = (file.path for file in self.interpreter.containers.files(self.container.id))
+        return [path for path in files if path not in known][: _MAX_LISTED_FILES - len(known)]
 
 
 def open_session(
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     files: Files,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
     tool: Mapping[str, Any],
     *,
+    linked: Sequence[str] = (),
     few_shot: bool = False,
 ) -> InterpreterSession:
-    """Open the session that ``tool`` asks for; ``few_shot`` if a very small model writes the cells.
+    """Open the session that ``tool`` asks for; ``few_shot`` if a very small model writes the cells. The
+    client's history has links to files of the ``linked`` containers.
 
     Raises `BadRequest`, `NotFound`.
     """
     if (request.n or 1) > 1:
         raise BadRequest("n must be 1 with a code interpreter.", param="n")
-    max_cells = min(settings.interpreter_runs, request.max_tool_calls or settings.interpreter_runs)
+    max_cells = min(_MAX_CELLS, request.max_tool_calls or _MAX_CELLS)
     if few_shot:
         max_cells = 1  # a very small model keeps writing cells, whatever the first one printed
-    container, is_new = _find_or_create(interpreter, settings, client, request, tool)
+    container, is_new = _find_or_create(interpreter, settings, client, request, tool, linked)
     container = interpreter.containers.use(container)
-    return InterpreterSession(
-        interpreter, container, max_cells, settings.interpreter_fixes, files, is_new
-    )
+    return InterpreterSession(interpreter, container, max_cells, _MAX_FIXES, files, is_new)
 
 
 def _find_or_create(
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
     tool: Mapping[str, Any],
+    linked: Sequence[str],
 ) -> tuple[Container, bool]:
     """Return the container, and whether it is new."""
     wanted = tool.get("container") or {"type": "auto"}
@@ -135,7 +142,7 @@ def _find_or_create(
     auto = auto_container(wanted, place)
     waiting = interpreter.waiting_cell(last_result(request.messages).tool_call_id or "")
     of_cell = [waiting.container_id] if waiting else []
-    known = [*_linked(request.messages), *auto.reuse, *of_cell]
+    known = [*linked, *auto.reuse, *of_cell]
     return reuse_or_create(interpreter, settings, client, auto, known)
 
 
@@ -150,7 +157,7 @@ def auto_container(wanted: Mapping[str, Any], place: str) -> AutoContainer:
 
 
 def reuse_or_create(
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     settings: Settings,
     client: str,
     auto: AutoContainer,
@@ -181,7 +188,7 @@ def _place(request: ChatCompletionRequest, tool: Mapping[str, Any]) -> int:
     return next((n for n, item in enumerate(tools) if item is tool), 0)
 
 
-def _linked(messages: Sequence[Message]) -> list[str]:
+def linked_containers(messages: Sequence[Message]) -> list[str]:
     """Containers that earlier answers link to. Chat Completions has no other memory of a container."""
     answers = (message.text for message in messages if message.role == "assistant")
     return [container for text in answers for container in _LINK.findall(text)]

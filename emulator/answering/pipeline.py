@@ -24,30 +24,43 @@ from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
-from emulator.answering.hosted_history import HostedHistory
 from emulator.answering.hosted_offer import (
     is_hosted,
     offer_hosted_tools,
     with_notice,
     with_offered_names,
 )
-from emulator.answering.interpreter_session import InterpreterSession, open_session
+from emulator.answering.hosted_round import Round, visible_messages
+from emulator.answering.interpreter_session import (
+    InterpreterSession,
+    linked_containers,
+    open_session,
+)
 from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
+from emulator.database import Documents
 from emulator.errors import BadRequest, UpstreamFailed
-from emulator.events import AnswerEvent, ProgramFinished, RelayedChunk, UpstreamAccepted
+from emulator.events import (
+    AnswerEvent,
+    Finish,
+    ModelSaw,
+    ProgramFinished,
+    RelayedChunk,
+    UpstreamAccepted,
+)
+from emulator.history import History, recall, seen_of
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter
+from emulator.programs.call_history import last_result
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
-from emulator.protocol import ChatCompletionRequest
+from emulator.protocol import ChatCompletionRequest, Message
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
-from emulator.storage.key_value import KeyValueStore
 from emulator.traces.trace import Mode
 from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.retries import may_succeed_elsewhere
@@ -73,16 +86,17 @@ class Pipeline:
     upstreams: Upstreams
     programs: ProgramServer
     """Runs the programs of models; None where they cannot run."""
-    store: KeyValueStore | None = None
+    store: Documents[bytes] | None = None
+    """Stores what models saw and programs that wait."""
     hosted: ToolResolver | None = None
     """Finds the tools that the proxy runs itself."""
     approvals: Approvals | None = None
     """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
-    interpreter: AnyInterpreter | None = None
+    interpreter: Interpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
-    probe: ToolProbe = field(default_factory=lambda: ToolProbe(None))
+    probe: ToolProbe = field(default_factory=ToolProbe)
     profile: str = ""
     """A profile for all requests, instead of the one that the model's name chooses."""
 
@@ -109,11 +123,10 @@ class Pipeline:
             new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
             trace.has_results = any(message.role in ("tool", "function") for message in new)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
-        client_messages = chat.messages
         if self.store is None and chat.shows_programs:
             chat = chat.model_copy(update={"shows_programs": False})
         route = route.with_profile(self.profile) if self.profile else route
-        chat, hosted, deferred = self._with_hosted_tools(chat, client, route)
+        chat, history, hosted, deferred = self._with_hosted_tools(chat, client, route)
         request = read_request(
             chat,
             client,
@@ -123,7 +136,7 @@ class Pipeline:
             hosted=hosted,
             deferred=deferred,
         )
-        request = replace(request, client_messages=client_messages, asks_approval=asks_approval)
+        request = replace(request, history=history, asks_approval=asks_approval)
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
@@ -141,28 +154,30 @@ class Pipeline:
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route
-    ) -> tuple[ChatCompletionRequest, HostedTools, DeferredTools | None]:
-        """Add the hosted tools, and the hosted calls that the history lacks."""
-        if chat.is_legacy:
-            return chat, NO_HOSTED_TOOLS, None
-        hosted = self.hosted.resolve(chat, client) if self.hosted else NO_HOSTED_TOOLS
+    ) -> tuple[ChatCompletionRequest, History, HostedTools, DeferredTools | None]:
+        """Add the hosted tools, and what the history lacks."""
+        hosted = NO_HOSTED_TOOLS
+        if self.hosted is not None and not chat.is_legacy:
+            hosted = self.hosted.resolve(chat, client)
         if hosted.tools and (chat.n or 1) > 1:
             if any(is_hosted(tool, hosted) for tool in chat.tools or ()):
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
-            return chat, NO_HOSTED_TOOLS, None
+            hosted = NO_HOSTED_TOOLS
+        history = recall(self.store, client, chat, may_repeat_calls=bool(hosted.tools))
+        chat = chat.with_messages(history.recalled)
+        if chat.is_legacy:
+            return chat, history, hosted, None
         chat, hosted = offer_hosted_tools(chat, hosted)
         deferred = None
         if (chat.n or 1) == 1:
             chat, hosted, deferred = defer_tools(chat, hosted, tool_tokens(route))
-        history = HostedHistory(self.store, client, chat.model, chat.messages)
-        chat = chat.with_messages(history.restored())
         if deferred:
             chat = chat.with_messages(deferred.with_results(chat.messages))
         if hosted.tools:
             chat = chat.with_messages(with_offered_names(chat.messages, hosted))
         if hosted.notice:
             chat = chat.with_messages(with_notice(chat.messages, hosted.notice))
-        return chat, hosted, deferred
+        return chat, history, hosted, deferred
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.
@@ -175,14 +190,12 @@ class Pipeline:
 
     def _events(self, request: AnswerRequest) -> Generator[AnswerEvent, None, None]:
         until = self.upstreams.deadline()
-        hides_cells = request.interpreter is not None and not request.shows_cells
+        hides_cells = request.interpreter is not None and not request.shows_hosted
         if not (request.hosted.tools or request.hosted.listings or hides_cells):
             return self._with_fallbacks(request, until)
         open_run = OpenRun(frozenset(tool.function_name for tool in request.hosted.tools))
         answer = partial(self._with_fallbacks, until=until, open_run=open_run)
-        return HostedCalls(
-            request, self.store, self.approvals, answer, until, open_run.close
-        ).events()
+        return HostedCalls(request, self.approvals, answer, until, open_run.close).events()
 
     def _with_fallbacks(
         self, request: AnswerRequest, until: float, open_run: OpenRun | None = None
@@ -247,7 +260,7 @@ class Pipeline:
         )
         if request.relayed:
             _record(request, "relayed")
-            return relay(request, upstream, self.store)
+            return relay(request, upstream)
         if self._is_native(request, until):
             _record(request, "native")
             return native_answer(request, upstream, self.programs)
@@ -255,14 +268,26 @@ class Pipeline:
         answerer = Answerer(
             upstream=upstream,
             programs=self.programs,
-            store=self.store,
             habits=self.habits,
             fingerprints=self.fingerprints,
             request=request,
             open_run=open_run,
             open_session=self._session_opener(request),
         )
-        return answerer.events()
+        # `HostedCalls` remembers the whole of several answers.
+        return answerer.events() if open_run else _remembered(request, answerer.events())
+
+    def resumes_code(self, request: AnswerRequest) -> bool:
+        """Return True if a program or a cell waits for the results that end the history."""
+        messages = request.chat.messages
+        last = last_result(messages)
+        if last.role != "tool":
+            return False
+        if request.interpreter is not None and self.interpreter is not None and last.tool_call_id:
+            return self.interpreter.waiting_cell(last.tool_call_id) is not None
+        answers = (one for one in reversed(messages) if one.role == "assistant")
+        answer = next(answers, Message(role="assistant"))
+        return answer.program is not None or seen_of(answer).program is not None
 
     def prompt_tokens(self, request: AnswerRequest) -> int:
         """Estimate the length of the prompt without the model's tokenizer."""
@@ -282,8 +307,24 @@ class Pipeline:
             request.client,
             request.chat,
             request.interpreter,
+            linked=linked_containers(request.history.messages),
             few_shot=request.profile.few_shot,
         )
+
+
+def _remembered(
+    request: AnswerRequest, events: Iterator[AnswerEvent]
+) -> Generator[AnswerEvent, None, None]:
+    """Append the answer to the history before its last event."""
+    done = Round()
+    for event in events:
+        done.note(event)
+        if isinstance(event, Finish):
+            messages = done.messages({})
+            visible = visible_messages(request, messages, "".join(done.words), done.sent)
+            request.history.append(messages, visible)
+        if not isinstance(event, ModelSaw):
+            yield event
 
 
 def _record(request: AnswerRequest, mode: Mode) -> None:

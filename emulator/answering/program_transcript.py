@@ -1,10 +1,15 @@
-"""Show an ended program as the model wrote it, with its output, instead of its calls and results."""
+"""The history as the model saw it.
+
+An ended program stands as the model wrote it, with its output, instead of its calls and results; replies that
+the model was asked to repair stand before the answer that followed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from emulator.answering.transcript import (
+    ModelMessage,
     RenderedResult,
     TranscriptSpan,
     joined,
@@ -13,7 +18,14 @@ from emulator.answering.transcript import (
     rendered_results,
     transcript,
 )
-from emulator.programs.ended import PlacedProgram
+from emulator.history import seen_of
+from emulator.programs.ended import (
+    EndedProgram,
+    PlacedProgram,
+    drop_overlaps,
+    locate_program,
+    shown_programs,
+)
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -23,7 +35,44 @@ _FAILED_RESULT = 400
 """Characters that each result gets in any case."""
 
 
-def program_transcript(
+def seen_history(
+    messages: Sequence[Message],
+    toolset: Toolset,
+    ended: EndedProgram | None = None,
+    new_files: Sequence[str] = (),
+    *,
+    constrained: bool = False,
+) -> list[ModelMessage]:
+    """Render the history; ``ended`` is a program or cell that just ended. It ends with ``new_files``.
+
+    With ``constrained`` the assistant's messages are JSON objects of words and calls.
+    """
+    seen = {at: seen_of(message) for at, message in enumerate(messages) if message.seen}
+    placed = [
+        place
+        for one in [*(one.ended for one in seen.values()), ended]
+        if one is not None and (place := locate_program(one, messages)) is not None
+    ]
+    # What was stored is what the model saw; the history has it for other replicas.
+    programs = drop_overlaps([*placed, *shown_programs(messages)])
+    inside = {at for one in programs for at in range(one.start + 1, one.stop)}
+    spans = [
+        TranscriptSpan(at, at, [*_remark(one.files), *one.exchange])
+        for at, one in seen.items()
+        if at not in inside
+    ]
+    spans.append(TranscriptSpan(len(messages), len(messages), _remark(new_files)))
+    spans += [_program(one, messages, toolset) for one in programs]
+    spans.sort(key=lambda one: (one.start, one.stop))
+    return transcript(messages, toolset, spans, constrained=constrained)
+
+
+def _remark(files: Sequence[str]) -> list[ModelMessage]:
+    text = f"Files in the interpreter: {', '.join(files)}."
+    return [{"role": "user", "content": text}] if files else []
+
+
+def _program(
     placed: PlacedProgram, messages: Sequence[Message], toolset: Toolset
 ) -> TranscriptSpan:
     ended = placed.program

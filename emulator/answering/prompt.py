@@ -19,15 +19,15 @@ from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import Profile
+from emulator.answering.program_transcript import seen_history
 from emulator.answering.python_calls import example
 from emulator.answering.transcript import (
     ModelMessage,
-    TranscriptSpan,
     joined,
     merged,
     render,
-    transcript,
 )
+from emulator.programs.ended import EndedProgram
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -41,8 +41,6 @@ class SandboxDescription:
 
     libraries: Mapping[str, str]
     """Distributions that can be imported -> their versions."""
-    files: Sequence[str]
-    """Paths below /mnt/data."""
 
 
 def instruct(
@@ -52,18 +50,20 @@ def instruct(
     profile: Profile,
     answer_format: str = "",
     *,
-    spans: Sequence[TranscriptSpan] = (),
+    ended: EndedProgram | None = None,
     habit: str = "python",
     sandbox: SandboxDescription | None = None,
     constrained: bool = False,
     deferred: DeferredTools | None = None,
+    new_files: Sequence[str] = (),
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
-    ``answer_format`` are the instructions for the form of a final answer, ``spans`` what the model saw of
-    the history, ``habit`` the dialect of the model's calls, ``sandbox`` describes the interpreter, if there
-    is one. ``constrained``: the reply will be a JSON object of words or calls. ``deferred`` tools are only
-    listed.
+    ``answer_format`` are the instructions for the form of a final answer, ``ended`` is a
+    program that just ended, ``habit`` the dialect of the model's calls, ``sandbox`` describes the
+    interpreter, if there is one. ``constrained``: the reply will be a JSON object of words or calls.
+    ``deferred`` tools are only listed, ``new_files`` are those of the interpreter of which the model does not
+    know.
     """
     instructions = answer_format
     if deferred and toolset.tools:
@@ -81,7 +81,6 @@ def instruct(
             direct_stubs=direct.stubs,
             choice=str(choice),
             libraries=", ".join(f"{name} {v}" for name, v in sandbox.libraries.items()),
-            files=sandbox.files,
             answer_format=answer_format,
             taught=foreign_call_syntax(messages),
         )
@@ -105,7 +104,7 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    history = transcript(messages, toolset, spans, constrained=constrained)
+    history = seen_history(messages, toolset, ended, new_files, constrained=constrained)
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)
@@ -154,10 +153,9 @@ def cell_messages(
 
 def cell_history(code: str, output: str, *, failed: bool, words: str = "") -> list[Message]:
     """A cell that ran earlier, and the words before it, as the model saw them then."""
-    return [
-        Message.model_validate(message)
-        for message in cell_messages(words, code, output, failed=failed, last=False)
-    ]
+    cell, shown_output = cell_messages(words, code, output, failed=failed, last=False)
+    end = Message.model_validate(shown_output | {"is_output": True})
+    return [Message.model_validate(cell), end]
 
 
 def _after_system(instructions: str, history: Sequence[ModelMessage]) -> list[ModelMessage]:

@@ -11,9 +11,8 @@ from typing import Any
 from emulator import json_codec
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_policy import NO_TOOLS
-from emulator.answering.conversation import Conversation
+from emulator.answering.program_transcript import seen_history
 from emulator.answering.prose import StopFilter
-from emulator.answering.transcript import transcript
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import answer_finish_reason
 from emulator.errors import UpstreamFailed
@@ -31,15 +30,15 @@ from emulator.events import (
 )
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
-from emulator.storage.key_value import KeyValueStore
 from emulator.upstream.failures import quote
+from emulator.upstream.interface import MAX_REPLY_CHARS
 from emulator.upstream.upstreams import AnswerUpstream
 
 _OUTPUT = ("content", "reasoning_content", "reasoning", "refusal", "audio", "images")
 
 
 def relay(
-    request: AnswerRequest, upstream: AnswerUpstream, store: KeyValueStore | None = None
+    request: AnswerRequest, upstream: AnswerUpstream
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """Yield `UpstreamAccepted`, the chunks with choices, and one with the usage if the upstream reports it.
 
@@ -57,8 +56,8 @@ def relay(
     answered = has_output = False
     unfinished: set[int] = set()
     call: Any = None
-    remaining = settings.max_reply_chars * (chat.n or 1)
-    with upstream.open(relayed_messages(request, store, plain=profile.plain), fields) as reply:
+    remaining = MAX_REPLY_CHARS * (chat.n or 1)
+    with upstream.open(relayed_messages(request, plain=profile.plain), fields) as reply:
         yield UpstreamAccepted(headers=reply.headers)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
@@ -140,7 +139,7 @@ def expand_relayed_chunks(
             delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            yield from words.feed(delta.get("content") or "")
+            yield from words.feed(delta.get("content") or delta.get("refusal") or "")
             for piece in delta.get("tool_calls") or ():
                 yield from calls.feed(piece)
             if reason := choice.get("finish_reason"):
@@ -206,9 +205,7 @@ class _RelayedCalls:
         self._name = ""
 
 
-def relayed_messages(
-    request: AnswerRequest, store: KeyValueStore | None = None, *, plain: bool = False
-) -> list[dict[str, Any]]:
+def relayed_messages(request: AnswerRequest, *, plain: bool = False) -> list[dict[str, Any]]:
     """The client's messages. A history with calls is rendered as text, because the request has no tools.
 
     With ``plain`` the developer role becomes system, and a list of text parts one text.
@@ -217,8 +214,7 @@ def relayed_messages(
     if any(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
-        conversation = Conversation(store, request.client, chat.messages, chat.model)
-        return transcript(chat.messages, NO_TOOLS, conversation.transcript_spans(NO_TOOLS))
+        return seen_history(chat.messages, NO_TOOLS)
     sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not plain:
         return sent

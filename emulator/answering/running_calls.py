@@ -10,10 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from emulator import metrics, traces
-from emulator.answering.hosted_history import HostedHistory
 from emulator.client_disconnect import has_disconnected
 from emulator.errors import ClientDisconnected
 from emulator.events import AnswerEvent, HostedCallFinished, HostedCallStarted, ToolCall
+from emulator.history import History
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 
 MAX_CONCURRENT = 16
@@ -30,7 +30,7 @@ class _Running(NamedTuple):
 class RunningCalls:
     """One thread starts calls and takes their results; any thread may `cancel` them."""
 
-    def __init__(self, history: HostedHistory, until: float) -> None:
+    def __init__(self, history: History, until: float) -> None:
         """``until`` is the answer's deadline (monotonic)."""
         self._history = history
         self._until = until

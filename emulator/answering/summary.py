@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import structlog
 
 from emulator.answering.transcript import render
-from emulator.errors import ModelFailed
+from emulator.answering.usage_counter import total_usage
+from emulator.errors import EmulatorError, ModelFailed
 from emulator.events import AnswerEvent, ContentDelta, Finish, Summary, UpstreamAccepted, Usage
 from emulator.protocol import Message
+
+log = structlog.get_logger()
 
 
 def question(instructions: str = "") -> Message:
@@ -31,6 +37,36 @@ def summarized(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
                     raise ModelFailed("The model returned an empty summary.", code="model_empty")
                 yield Summary(text.strip())
                 yield event
+
+
+def with_summary(
+    events: Iterable[AnswerEvent],
+    whole: Iterable[AnswerEvent],
+    after: Callable[[str], Iterator[AnswerEvent]],
+) -> Iterator[AnswerEvent]:
+    """The summary, then the answer to what it replaces; or ``whole``, the answer without a summary, if none
+    could be made.
+
+    ``events`` are the answer that becomes the summary. Raises `EmulatorError`.
+    """
+    text, spent = "", Usage()
+    try:
+        for event in summarized(events):
+            if isinstance(event, Finish):
+                spent = event.usage
+            else:
+                yield event
+                text = event.text if isinstance(event, Summary) else text
+    except EmulatorError as error:
+        log.warning("the conversation was not compacted", reason=error.message)
+        yield from whole
+        return
+    for event in after(text):
+        yield (
+            replace(event, usage=total_usage([spent, event.usage]))
+            if isinstance(event, Finish)
+            else event
+        )
 
 
 def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:

@@ -29,8 +29,10 @@ from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import CellResult, Fault, UnusableReply
 from emulator.errors import ModelFailed
 from emulator.events import Usage
+from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import render
 from emulator.settings import Settings
+from emulator.upstream.interface import MAX_REPLY_CHARS
 
 
 @dataclass
@@ -68,7 +70,11 @@ class TurnState:
     sent: str = ""
     """The prose that the client has received."""
     repair_messages: list[ModelMessage] = field(default_factory=list)
-    """Each unusable reply, followed by the message that asked for a better one."""
+    """Each unusable reply since the last cell, followed by the message that asked for a better one."""
+    new_files: list[str] = field(default_factory=list)
+    """Those that the prompt lists; none after a cell."""
+    program: SavedProgram | None = None
+    """The program that waits for results when the answer ends."""
     cells: list[str] = field(default_factory=list)
     failed_cells: int = 0
     """Consecutive cells that failed."""
@@ -88,7 +94,7 @@ class TurnState:
             reply.prose.sent, code, result.output, failed=result.failed, last=last
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
-        self.attempt, self.sent = 0, ""
+        self.attempt, self.sent, self.repair_messages, self.new_files = 0, "", [], []
         self.doubt_questioned, self.asked = False, None
         if last:
             self.session = None
@@ -114,7 +120,7 @@ class TurnState:
         """
         if self.attempt >= settings.repair_attempts:
             return False
-        if max(reply.size, len(reply.draft.truncated_block)) > settings.max_reply_chars:
+        if max(reply.size, len(reply.draft.truncated_block)) > MAX_REPLY_CHARS:
             return False
         for name in _TOKEN_LIMITS & self.fields.keys():
             limit = self.token_limits.setdefault(name, self.fields[name])

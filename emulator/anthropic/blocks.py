@@ -78,6 +78,7 @@ def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Messa
     converted: list[Message] = []
     texts: list[str] = []
     calls: list[HistoryCall] = []
+    thoughts: list[str] = []
 
     def flush() -> None:
         words = "\n\n".join(filter(None, texts))
@@ -95,6 +96,8 @@ def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Messa
         elif words or calls:
             fields: Json = {"tool_calls": [*calls]} if calls else {}  # some servers refuse null
             fields["program"] = cells.program(calls)
+            fields["reasoning"] = "\n".join(filter(None, thoughts))
+            thoughts.clear()
             converted.append(Message(role="assistant", content=words or None, **fields))
         texts.clear()
         calls.clear()
@@ -102,25 +105,35 @@ def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Messa
     for n, block in enumerate(content):
         at = f"{place}[{n}]"
         match _answer_type(block, at):
+            case "thinking":
+                thoughts.append(str(block.get("thinking") or ""))
             case "text":
                 texts.append(text(block, "text", at))
-            case "compaction":
-                flush()
-                converted += _summary(block, at)
             case "tool_use":
                 calls.append(cells.call(_call(block, at), block))
             case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
                 calls += (cells.call(call, block) for call in _hosted_calls(block, at))
-            case "mcp_tool_result" | "tool_search_tool_result":
-                flush()
-                converted.append(_hosted_result(block, at))
             case "server_tool_use":
                 cells.start(block)
-            case "code_execution_tool_result":
+            case kind if kind in _WHOLE:
                 flush()
-                converted += cells.end(block)
+                converted += _whole(block, at, cells)
     flush()
     return converted
+
+
+_WHOLE = frozenset(
+    {"compaction", "mcp_tool_result", "tool_search_tool_result", "code_execution_tool_result"}
+)
+"""Blocks of an answer that become messages of their own."""
+
+
+def _whole(block: Block, place: str, cells: Cells) -> list[Message]:
+    if block["type"] == "compaction":
+        return _summary(block, place)
+    if block["type"] == "code_execution_tool_result":
+        return [*cells.end(block)]
+    return [_hosted_result(block, place)]
 
 
 def _answer_type(block: Any, place: str) -> str:

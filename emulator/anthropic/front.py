@@ -21,7 +21,7 @@ from emulator.anthropic.threads import Threads
 from emulator.anthropic.tools import code_caller
 from emulator.anthropic.writer import MessageWriter
 from emulator.errors import EmulatorError
-from emulator.events import UpstreamAccepted
+from emulator.events import AnswerEvent, Finish, UpstreamAccepted
 from emulator.protocol import ChatCompletionRequest
 
 
@@ -54,7 +54,7 @@ def answer(
         if request.compaction is not None:
             chat = _summarizing(chat, request.compaction)
         answer_request = replace(
-            pipeline.read(chat, client), finds_stop_string=True, shows_cells=True
+            pipeline.read(chat, client), finds_stop_string=True, shows_hosted=True
         )
     except EmulatorError as error:
         raise at_client_place(error, joined, offered) from error
@@ -65,6 +65,8 @@ def answer(
         code_caller=code_caller(offered.tools),
     )
     answered = expand_relayed_chunks(answer_request, pipeline.answer(answer_request))
+    if request.max_tokens == 0:
+        answered = _without_output(answered)
     if request.compaction is None:
         events = writer.write(answered)
     else:
@@ -73,6 +75,15 @@ def answer(
     if request.thread is not None:
         events = threads.saved(client, joined, events)
     return MessageStream(events, answer_request.unsupported_tools)
+
+
+def _without_output(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
+    """An answer of no tokens: the upstream was asked for one, because many refuse to be asked for none."""
+    for event in events:
+        if isinstance(event, Finish):
+            yield replace(event, reason="length", usage=replace(event.usage, completion_tokens=0))
+        elif isinstance(event, UpstreamAccepted):
+            yield event
 
 
 def _summarizing(chat: ChatCompletionRequest, compaction: Compaction) -> ChatCompletionRequest:

@@ -31,9 +31,17 @@ from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_p
 Json = dict[str, Any]
 
 
+class OutputConfig(Lenient):
+    effort: str | None = None
+    format: dict[str, Any] | None = None
+
+
 class InputMessage(Lenient):
     role: Literal["user", "assistant", "system"]
-    content: str | list[dict[str, Any]]
+    content: str | list[dict[str, Any]] = ""
+    clear_at: Literal["next_user_message", "never"] | None = None
+    """Of a system message: it holds until the next message of the user, or for good."""
+    output_config: OutputConfig | None = None
 
 
 class MessagesToolChoice(Lenient):
@@ -45,11 +53,6 @@ class MessagesToolChoice(Lenient):
 class Thinking(Lenient):
     type: str
     display: str | None = None
-
-
-class OutputConfig(Lenient):
-    effort: str | None = None
-    format: dict[str, Any] | None = None
 
 
 class ThreadState(Lenient):
@@ -92,6 +95,18 @@ class CountRequest(Lenient):
         return thinking.type != "disabled" and thinking.display != "omitted"
 
     @property
+    def effort(self) -> str | None:
+        """Of the reasoning: what the last system message says, or else the request."""
+        shown = [m for n, m in enumerate(self.messages) if not self.is_cleared(n)]
+        configs = [self.output_config, *(message.output_config for message in shown)]
+        return next((each.effort for each in reversed(configs) if each and each.effort), None)
+
+    def is_cleared(self, n: int) -> bool:
+        """Return True if a message of the user ends what the message of this number says."""
+        message, *later = self.messages[n:]
+        return message.clear_at == "next_user_message" and any(m.role == "user" for m in later)
+
+    @property
     def container_id(self) -> str | None:
         return (
             self.container.id if isinstance(self.container, ContainerReference) else self.container
@@ -107,7 +122,8 @@ class CountRequest(Lenient):
 
 
 class MessagesRequest(CountRequest):
-    max_tokens: int = Field(ge=1)
+    max_tokens: int = Field(ge=0)
+    """0: the prompt is read, which fills the upstream's prefix cache, and nothing is answered."""
     stop_sequences: list[str] | None = None
     stream: bool | None = None
     temperature: float | None = Field(None, ge=0, le=2)
@@ -140,6 +156,7 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
             name: value for name in _UNCHANGED if (value := getattr(request, name)) is not None
         }
         fields["stream"] = request.stream
+        fields["max_tokens"] = request.max_tokens or 1
         if request.stop_sequences:
             fields["stop"] = request.stop_sequences
     offered = request.offered_tools(stored)
@@ -150,9 +167,9 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     fields["listed_servers"] = listed_servers([m.content for m in request.messages]) | pinned
     if request.tool_choice is not None:
         fields |= _tool_choice(request.tool_choice, request.tools or (), fields.get("tools", ()))
+    if request.effort is not None:
+        fields["reasoning_effort"] = request.effort
     config = request.output_config
-    if config is not None and config.effort is not None:
-        fields["reasoning_effort"] = config.effort
     output_format = (config.format if config else None) or request.output_format
     if output_format is not None:
         fields["response_format"] = _response_format(output_format)
@@ -189,6 +206,9 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     cells = Cells(message.content for message in request.messages)
     for n, message in enumerate(request.messages, -stored):
         place = f"messages[{n}].content"
+        _check_message(message, f"messages[{n}]")
+        if message.role == "system" and (not message.content or request.is_cleared(n + stored)):
+            continue
         chat += messages(message.role, message.content, place, cells)
         if message.role == "assistant":
             answer, following = message.content, {}
@@ -198,6 +218,19 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     if not chat:
         raise BadRequest("messages have no content to answer.", param="messages")
     return chat
+
+
+def _check_message(message: InputMessage, place: str) -> None:
+    """Raises `BadRequest`."""
+    if message.role == "system":
+        if not message.content and not (message.output_config and message.output_config.effort):
+            raise BadRequest(f"{place} has neither content nor output_config.", place)
+        return
+    for name in ("clear_at", "output_config"):
+        if getattr(message, name) is not None:
+            raise BadRequest(f"{place}.{name}: only a system message has it.", f"{place}.{name}")
+    if "content" not in message.model_fields_set:
+        raise BadRequest(f"{place}.content is missing.", f"{place}.content")
 
 
 def _tool_choice(

@@ -20,17 +20,17 @@ import structlog
 
 from emulator.anthropic.message import collect
 from emulator.anthropic.request import InputMessage, Json, MessagesRequest
-from emulator.cached_property import cached_property
+from emulator.database import (
+    MAX_VALUE_BYTES,
+    Database,
+    DatabaseFailed,
+    Documents,
+    Leases,
+    LeaseTaken,
+    database_failures,
+)
 from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
-from emulator.storage.key_value import (
-    MAX_VALUE_BYTES,
-    KeyValueStore,
-    Records,
-    StoreFailed,
-    store_failures,
-)
-from emulator.storage.key_value.leases import LeaseTaken, exclusive_lease
 
 log = structlog.get_logger()
 
@@ -51,10 +51,10 @@ class StoredThread:
 
 @dataclass(frozen=True)
 class Threads:
-    """Clients reach only their own threads. Without a store there are none."""
+    """Clients reach only their own threads. Without a database there are none."""
 
-    store: KeyValueStore | None = None
-    seconds: float = 0
+    stored: Documents[StoredThread] | None = None
+    leases: Leases | None = None
 
     def joined(self, client: str, request: MessagesRequest) -> MessagesRequest:
         """Return the request with the fields and messages of the thread that it continues, if any.
@@ -64,8 +64,8 @@ class Threads:
         thread = request.thread
         if thread is None:
             return request
-        if self.store is None:
-            message = "thread: threads need a store: set store (docs/settings.md)."
+        if self.stored is None:
+            message = "thread: threads need a database: set database (docs/settings.md)."
             raise BadRequest(message, "thread", "thread_unsupported_request")
         if thread.type == "create":
             return request
@@ -97,28 +97,23 @@ class Threads:
     @contextmanager
     def _continuation(self, client: str, joined: MessagesRequest) -> Iterator[None]:
         previous = joined.thread.previous_message_id if joined.thread else None
-        if not previous or self.store is None:
+        if not previous or self.leases is None:
             yield
             return
-        lease = f"thread_lease:{_name(client, previous)}"
+        lease = f"thread {_name(client, previous)}"
         try:
-            with store_failures("Threads cannot be used"), exclusive_lease(self.store, lease, 0):
+            with database_failures("Threads cannot be used"), self.leases.holding(lease):
                 self._find(client, previous)
                 yield
         except LeaseTaken as error:
             message = f"{_PLACE}: another request continues the thread from this message."
             raise BadRequest(message, _PLACE, "thread_continue_in_flight") from error
 
-    @cached_property
-    def _records(self) -> Records[StoredThread]:
-        assert self.store is not None
-        return Records(self.store, "thread", StoredThread)
-
     def _find(self, client: str, key: str) -> StoredThread:
         stored = None
-        if len(key) <= _MAX_ID:
-            with store_failures("Threads cannot be read"):
-                stored = self._records.get(_name(client, key))
+        if self.stored is not None and len(key) <= _MAX_ID:
+            with database_failures("Threads cannot be read"):
+                stored = self.stored.get(_name(client, key))
         if stored is None:
             raise NotFound(f"{_PLACE}: no thread with this message.", _PLACE, "thread_not_found")
         if stored.continued:
@@ -128,26 +123,30 @@ class Threads:
 
     def _save(self, client: str, joined: MessagesRequest, reply: Json) -> None:
         """A failure is only logged, because the client gets its reply anyway."""
-        assert self.store is not None
+        assert self.stored is not None
         assert joined.thread is not None
-        records = self._records
         answer = InputMessage(role="assistant", content=reply["content"])
         # A summary replaces the messages before it.
         before = [] if reply["stop_reason"] == "compaction" else joined.messages
         thread = StoredThread(joined.system, joined.tools, [*before, answer])
-        value = records.dump(thread)
-        if len(value) > MAX_VALUE_BYTES:
-            log.warning("thread not stored: it is too large", bytes=len(value))
+        if (size := len(self.stored.dump(thread))) > MAX_VALUE_BYTES:
+            log.warning("thread not stored: it is too large", bytes=size)
             return
-        values = {records.key(_name(client, reply["id"])): value}
+        values = {_name(client, reply["id"]): thread}
         if previous := joined.thread.previous_message_id:
-            values[records.key(_name(client, previous))] = records.dump(
-                StoredThread(continued=True)
-            )
+            values[_name(client, previous)] = StoredThread(continued=True)
         try:
-            self.store.put(values, self.seconds)
-        except StoreFailed as error:
+            self.stored.put(values)
+        except DatabaseFailed as error:
             log.warning("thread not stored", reason=str(error))
+
+
+def open_threads(
+    database: Database | None, leases: Leases | None = None, seconds: float = 0
+) -> Threads:
+    if database is None:
+        return Threads()
+    return Threads(Documents(database, "thread", StoredThread, seconds=seconds), leases)
 
 
 def _name(client: str, message_id: str) -> str:

@@ -24,6 +24,7 @@ from emulator.events import (
     CallStarted,
     ContentDelta,
     Finish,
+    ModelSaw,
     ReasoningDelta,
     RelayedChunk,
     Summary,
@@ -43,8 +44,12 @@ class ChunkWriter:
     with ``origin``.
     """
 
-    def __init__(self, model: str, *, legacy: bool = False, origin: str = "") -> None:
+    def __init__(
+        self, model: str, *, legacy: bool = False, origin: str = "", usage_later: bool = False
+    ) -> None:
+        """``usage_later``: a last chunk has the usage, so that of the others is null."""
         self._legacy = legacy
+        self._usage_later = usage_later
         self._origin = origin
         self._model = model
         self._choices: dict[int, _ChoiceWriter] = {}
@@ -57,6 +62,7 @@ class ChunkWriter:
             "object": "chat.completion.chunk",
             "created": int(time.time()),
             "model": self._model,
+            **({"usage": None} if self._usage_later else {}),
         }
 
     def write(
@@ -80,7 +86,8 @@ class ChunkWriter:
                     if not isinstance(event, RelayedChunk):
                         pending += self._choice(index).chunks(event)
                     elif event.chunk["choices"] or include_usage:
-                        pending.append(event.chunk)
+                        later = self._usage_later
+                        pending.append({"usage": None, **event.chunk} if later else event.chunk)
                     if pending and not _follows_immediately(event):
                         pending, chunks = [], pending
                         yield chunks
@@ -134,8 +141,8 @@ class _ChoiceWriter:
         """The chunks of the next event."""
         for part in self._call_deltas.expand(event):
             match part:
-                case UpstreamAccepted() | RelayedChunk():
-                    pass  # `ChunkWriter.write` handles these
+                case UpstreamAccepted() | RelayedChunk() | ModelSaw():
+                    pass  # `ChunkWriter.write` and `HostedCalls` handle these
                 case ToolsListed() | ApprovalRequested() | Summary():
                     pass  # chat completions have no place for lists, approval requests and summaries
                 case ReasoningDelta(text):

@@ -20,6 +20,11 @@ def complete(
     """
     request = answer_request.chat
     answers = (pipeline.answer(answer_request) for _ in range(answer_request.choice_count))
-    writer = ChunkWriter(request.model, legacy=request.is_legacy, origin=origin)
+    writer = ChunkWriter(
+        request.model,
+        legacy=request.is_legacy,
+        origin=origin,
+        usage_later=bool(request.stream and request.include_usage),
+    )
     # A plain answer always includes its usage.
     return writer.write(answers, include_usage=request.include_usage or not request.stream)

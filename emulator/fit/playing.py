@@ -13,13 +13,14 @@ from emulator.answering.draft_block import LABEL
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
+from emulator.database import open_database
 from emulator.engines import open_programs
 from emulator.errors import EmulatorError, UpstreamFailed
 from emulator.fit.outcomes import TaskOutcome
 from emulator.fit.ways import Way
+from emulator.history.log import history_documents
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
-from emulator.storage.key_value import open_store
 from emulator.tasks import Call, Task
 from emulator.traces import Trace
 from emulator.upstream.upstreams import Upstreams
@@ -55,9 +56,9 @@ def open_pipelines(
         upstreams = Upstreams(settings)
         opening.callback(upstreams.close)
         programs = opening.enter_context(closing(open_programs(settings)))
-        store = open_store(":memory:", settings.store_seconds)
-        if store:
-            opening.callback(store.close)
+        database = open_database(":memory:")
+        opening.callback(database.close)
+        store = history_documents(database, settings.store_seconds)
         yield {
             way.name: Pipeline(
                 settings=settings,

@@ -63,6 +63,14 @@ class HostedTool:
     """The client knows nothing of the tool: no front shows its calls."""
 
     @property
+    def is_sent_back(self) -> bool:
+        """Whether clients that see the tool's calls send them back with their results.
+
+        Of a web search they have only its links.
+        """
+        return not self.is_hidden and self.kind != "web_search"
+
+    @property
     def function_name(self) -> str:
         """The name in ``definition``."""
         return str(self.definition["function"]["name"])

@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from emulator import traces
 from emulator.client_disconnect import stop_on_disconnect
 from emulator.errors import ClientDisconnected, FailedDependency
 from emulator.hosted.address import ServerFailed, ServerRefused
@@ -32,6 +33,8 @@ class MCPServers:
         self._settings = settings
         self._sessions = sessions or Sessions()
         self._failed_at: dict[str, float] = {}
+        self.problems: dict[str, str] = {}
+        """Server of the settings -> why it could not be listed the last time."""
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
         """Return the tools of the servers that ``chat`` names, and of those that are always offered.
@@ -48,6 +51,7 @@ class MCPServers:
         }
         tools: list[HostedTool] = []
         listings: list[ServerListing] = []
+        left_out: list[str] = []
 
         def cancel() -> None:
             for future in futures.values():
@@ -61,8 +65,11 @@ class MCPServers:
                     listing = listed
                     listings.append(_shown(server, listing))
                 else:
+                    left_out.append(server.label)
                     continue
                 tools += self._tools(server, client, listing)
+        if left_out and (trace := traces.current.get()) is not None:
+            trace.unavailable_servers = tuple(left_out)
         return HostedTools(tuple(tools), tuple(listings))
 
     def close(self) -> None:
@@ -78,12 +85,15 @@ class MCPServers:
         if future is None:
             return None
         try:
-            return future.result()
+            listing = future.result()
+            self.problems.pop(server.label, None)
+            return listing
         except CancelledError:
             raise ClientDisconnected("The client has disconnected.") from None
         except ServerFailed as error:
             if server.is_default:
                 self._failed_at[server.label] = time.monotonic()
+                self.problems[server.label] = explained(server, error)
                 log.warning("MCP server left out", server=server.label, reason=str(error))
                 return None
             message = f"{_NOT_LISTED} {server.label!r}: {explained(server, error)}."

@@ -28,9 +28,22 @@ class ServerReport:
     def is_sound(self) -> bool:
         return not self.error and not self.listing.problems
 
+    @property
+    def unasked(self) -> list[str]:
+        """The names of acting tools whose calls run without approval."""
+        return [
+            tool["name"]
+            for tool in self.listing.tools
+            if self.server.allows(tool["name"], hints(tool))
+            and hints(tool).get("readOnlyHint") is not True
+            and not self.server.asks(tool["name"], hints(tool))
+        ]
+
     def check(self) -> Check:
         """The line of `tool-emulator doctor`."""
         tools = f"{len(self.listing.tools)} tools from {self.server.address}"
+        if self.unasked:
+            tools += f"; run without approval (require_approval): {', '.join(self.unasked)}"
         detail = "; ".join([self.error or tools, *self.listing.problems])
         fix = self.error and f"correct [mcp.{self.server.label}]; see tool-emulator mcp"
         return Check(
@@ -45,6 +58,8 @@ class ServerReport:
         comments = [f"{server.label} ({server.address}): {self.error or f'{len(tools)} tools'}"]
         if hidden := len(listing.tools) - len(tools):
             comments.append(f"{hidden} tools are not in allowed_tools")
+        if self.unasked:
+            comments.append(f"run without approval (require_approval): {', '.join(self.unasked)}")
         if approved_first:
             comments.append(f"wait for approval: {', '.join(approved_first)}")
         heading = "\n".join(f"# {line}" for line in [*comments, *listing.problems])

@@ -29,5 +29,10 @@ class HostedRoom:
             search.notice,
         )
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """Server of the settings -> why its tools are missing."""
+        return self._servers.problems
+
     def close(self) -> None:
         self._sessions.close()

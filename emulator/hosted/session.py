@@ -13,6 +13,8 @@ Everything that a server sends is bounded here: the size of a reply, the time of
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -49,6 +51,12 @@ CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
 MAX_LISTED = 1000
 _MAX_DETAIL = 500
+_MAX_STDERR = 64 * 1024
+_ERROR = re.compile(r"\b(?:[a-z]*error|fatal|panic)\b|\berr!", re.IGNORECASE)
+_NETWORK_VARIABLES = frozenset(
+    "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS "
+    "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split()
+)
 
 
 class ServerSession:
@@ -98,8 +106,8 @@ class ServerSession:
             finally:
                 if self._client is None:  # a command that cannot start says why
                     stderr.seek(0)
-                    last_line = stderr.read()[-_MAX_DETAIL:].strip().rpartition("\n")[2]
-                    self._problem = self._address.without_secrets(last_line) or self._problem
+                    reason = _reason(stderr.read(_MAX_STDERR))
+                    self._problem = self._address.without_secrets(reason) or self._problem
                 self._scope.cancel()
                 self._ended.set()
                 self._ready.set()
@@ -187,7 +195,7 @@ class ServerSession:
                     one.get_secret_value() if isinstance(one, SecretStr) else one
                     for one in address.args
                 ],
-                env=dict(address.env),
+                env={**_network_variables(), **dict(address.env)},
             )
             transport = stdio_client(parameters, errlog=stderr)
         client = Client(
@@ -271,6 +279,21 @@ class ServerSession:
         elif isinstance(error, MCPError) and self._status:
             text += f" (HTTP {self._status})"
         return self._address.without_secrets(text)[:_MAX_DETAIL]
+
+
+def _reason(stderr: str) -> str:
+    """Why a command has ended: its first line about an error, as hints follow; or its last line.
+
+    Indented lines are a stack or the details of an error.
+    """
+    lines = [line[:_MAX_DETAIL].rstrip() for line in stderr.splitlines() if line.strip()]
+    errors = (line for line in lines if not line[0].isspace() and _ERROR.search(line))
+    return next(errors, lines[-1].strip() if lines else "")
+
+
+def _network_variables() -> dict[str, str]:
+    """How this machine reaches others, which the SDK keeps from commands."""
+    return {n: value for n, value in os.environ.items() if n.upper() in _NETWORK_VARIABLES}
 
 
 async def _no_check(name: str, result: CallToolResult) -> None:

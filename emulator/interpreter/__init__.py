@@ -7,11 +7,7 @@ client's functions. A container outlives its kernel: files belong to the host (`
 Laws: one cell at a time in a container; everything that comes out of a kernel is data, bounded, and never
 parsed as code; a cell that waits for a client's result waits inside its kernel and is never run twice.
 
-Where the kernels are:
-
-    one worker       `Interpreter` in the worker itself
-    several workers  `Interpreter` in the keeper; each worker has a `RemoteInterpreter`
-    replicas         each has one of the above; `SharedKernels` lets them use the same kernels, one at a time
+Each process has the kernels that it started; `SharedKernels` lets the others use them, one at a time.
 
 Start at `interpreter.Interpreter.run`, then `container_kernel` (the states of a kernel) and `cell` (one run).
 """

@@ -1,4 +1,4 @@
-"""What waits for approval at any process: one record per owner in the shared store.
+"""What waits for approval at any process: one document per owner.
 
 An entry expires `RECORD_SECONDS` after its process last renewed it, so a process that dies takes its own with
 it. Knows nothing of kernels.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from emulator.database import MAX_VALUE_BYTES, Database, Documents
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
-from emulator.storage.key_value.records import Records
 
 RECORD_SECONDS = 10.0
-"""Longer than a replica stops using a Redis that has failed."""
+"""Longer than a replica stops using a database that has failed."""
+_TAKEN_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,12 @@ class _NotPending(Exception):
 
 
 class ApprovalRecords:
-    """Safe to share between threads. All methods raise `StoreFailed`."""
+    """Safe to share between threads. All methods raise `DatabaseFailed`."""
 
-    def __init__(self, store: KeyValueStore) -> None:
-        self._records: Records[_Entries] = Records(store, "approvals", _Entries, RECORD_SECONDS)
+    def __init__(self, database: Database) -> None:
+        self._records: Documents[_Entries] = Documents(
+            database, "approval", _Entries, seconds=RECORD_SECONDS, max_bytes=64 * 2**20
+        )
 
     def renew(self, pending: PendingApproval) -> ApprovalDecision | None:
         """Record that ``pending`` still waits. Returns the decision, if another process made one."""
@@ -82,6 +85,33 @@ class ApprovalRecords:
         except _NotPending:
             return False
         return True
+
+    def was_taken(self, owner: str, key: str) -> bool:
+        """Wait until the entry's process has taken the decision and removed the entry.
+
+        Returns False, and withdraws the decision, if it does not: then it has died.
+        """
+        until = time.monotonic() + _TAKEN_SECONDS
+        while any(entry.id == key for entry in self._records.get(owner) or ()):
+            if time.monotonic() > until:
+                return not self._withdraw(owner, key)
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _withdraw(self, owner: str, key: str) -> bool:
+        """Returns False if the entry is gone."""
+        is_there = False
+
+        def change(entries: _Entries | None) -> _Entries:
+            nonlocal is_there
+            is_there = any(entry.id == key for entry in entries or ())
+            return tuple(
+                replace(entry, decision=None) if entry.id == key else entry
+                for entry in entries or ()
+            )
+
+        self._records.change(owner, change)
+        return is_there
 
     def delete(self, owner: str, key: str) -> None:
         def change(entries: _Entries | None) -> _Entries:

@@ -5,8 +5,8 @@
        └──────► declined by this process: no decision in time, client gone, container deleted, process ends
 
 The first decision counts. What is pending is always in the memory of the process whose request it is. With a
-shared store it also has an entry there (`approval_records`), which any process shows and decides by writing
-into it; its own process looks twice a second. While the store is unavailable, only that process can decide.
+database it also has an entry there (`approval_records`), which any process shows and decides by writing into
+it; its own process looks twice a second. While the database is unavailable, only that process can decide.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from contextlib import suppress
 
 import structlog
 
+from emulator import traces
+from emulator.database import DatabaseFailed
 from emulator.errors import ExecutionDelayed, ExecutionFailed, NotFound
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.storage.key_value import StoreFailed
 
 log = structlog.get_logger()
 
@@ -47,6 +48,10 @@ class Approvals:
 
     def wait(self, pending: PendingApproval, seconds: float) -> ApprovalDecision:
         """The decision of any process. Without one in ``seconds``, it is declined."""
+        with traces.waiting():
+            return self._wait(pending, seconds)
+
+    def _wait(self, pending: PendingApproval, seconds: float) -> ApprovalDecision:
         until = time.monotonic() + seconds
         while (remaining := until - time.monotonic()) > 0:
             pause = remaining if self._records is None else min(remaining, _LOOK_SECONDS)
@@ -65,7 +70,7 @@ class Approvals:
             with self._lock:
                 self._pending.pop(pending.id, None)
             if self._records is not None:
-                with suppress(StoreFailed):  # then the entry expires
+                with suppress(DatabaseFailed):  # then the entry expires
                     self._records.delete(pending.owner, pending.id)
 
     def pending(self, owner: str) -> list[PendingApproval]:
@@ -75,7 +80,7 @@ class Approvals:
             here = {pending.id for pending in found}
             try:
                 found += [one for one in self._records.get(owner) if one.id not in here]
-            except StoreFailed as error:
+            except DatabaseFailed as error:
                 if not found:
                     raise _unavailable() from error
         return sorted(found, key=lambda pending: pending.since)
@@ -116,6 +121,17 @@ class Approvals:
             raise _not_found(key)
         for pending in here:
             pending.decide(decision)
+        if self._records is not None and not here:
+            self._check_taken(self._records, owner, key)
+
+    def _check_taken(self, records: ApprovalRecords, owner: str, key: str) -> None:
+        """Raises `ExecutionDelayed` unless the process that waits has taken the decision."""
+        try:
+            if records.was_taken(owner, key):
+                return
+        except DatabaseFailed as error:
+            raise _unavailable() from error
+        raise ExecutionDelayed("The process that asks for this approval does not answer.")
 
     def _is_first(
         self,
@@ -125,17 +141,17 @@ class Approvals:
         decision: ApprovalDecision,
         here: list[PendingApproval],
     ) -> bool:
-        """Return True if no other process has decided, as far as the store is available."""
+        """Return True if no other process has decided, as far as the database is available."""
         try:
             if records.decide(owner, key, decision):
                 return True
-        except StoreFailed as error:
+        except DatabaseFailed as error:
             if not here:
                 raise _unavailable() from error
             return True
         for pending in here:
             self._synchronize(pending)
-        # If it is still undecided, the store has lost its entry.
+        # If it is still undecided, the database has lost its entry.
         return any(pending.decision is None and self._is_pending(pending) for pending in here)
 
     def _is_pending(self, pending: PendingApproval) -> bool:
@@ -143,9 +159,9 @@ class Approvals:
             return pending.id in self._pending
 
     def _synchronize(self, pending: PendingApproval) -> bool:
-        """Renew the entry in the store and take over another process's decision.
+        """Renew the entry in the database and take over another process's decision.
 
-        Returns False if the store is unavailable.
+        Returns False if the database is unavailable.
         """
         if self._records is None:
             return True
@@ -154,7 +170,7 @@ class Approvals:
                 return True  # a renewed entry could be decided again
             try:
                 decision = self._records.renew(pending)
-            except StoreFailed:
+            except DatabaseFailed:
                 return False
         if decision is not None:
             pending.decide(decision)
@@ -170,5 +186,5 @@ def _not_found(key: str) -> NotFound:
 
 def _unavailable() -> ExecutionDelayed:
     return ExecutionDelayed(
-        "The store that tells what waits for approval at other replicas is unavailable."
+        "The database that tells what waits for approval at other replicas is unavailable."
     )

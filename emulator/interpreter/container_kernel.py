@@ -63,6 +63,8 @@ class ContainerKernel:
         self.file_sync = self._new_file_sync()
         self.session_recorded = False
         """A cell has run in this kernel, and the container's row says so."""
+        self.is_own = False
+        """This process started the kernel."""
         self.offered: Toolset | None = None
         """The tools whose functions the kernel defines."""
         self.holder: tuple[str, str] | None = None

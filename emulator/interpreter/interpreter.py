@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from emulator import metrics
 from emulator.client_disconnect import stop_on_disconnect
+from emulator.database import Database, Leases
 from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
@@ -35,7 +36,6 @@ from emulator.programs.program import Call
 from emulator.settings import Order, Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
-from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxError
 from sandbox.kernel.notebook import Notebook
@@ -84,18 +84,22 @@ class Interpreter:
         containers: Containers,
         engine: Callable[[str], KernelEngine],
         settings: Settings,
-        shared: KeyValueStore | None = None,
+        database: Database | None = None,
+        leases: Leases | None = None,
     ) -> None:
         """``engine`` returns the engine for a memory limit (``1g`` ...), or raises `SandboxUnavailable`.
 
-        ``shared`` is the store of all replicas, if they share containers.
+        With a database, other processes use the same containers.
         """
         self.containers = containers
         self._engine = engine
         self._settings = settings
-        self._approvals = Approvals(None if shared is None else ApprovalRecords(shared))
-        shared_kernels = None if shared is None else SharedKernels(shared, engine, settings)
-        self._kernels = Kernels(containers, engine, settings, shared_kernels)
+        self._approvals = Approvals(None if database is None else ApprovalRecords(database))
+        shared = None
+        if database is not None:
+            leases = leases or Leases(database)
+            shared = SharedKernels(database, leases, engine, settings)
+        self._kernels = Kernels(containers, engine, settings, shared)
         self._libraries: dict[str, str] | None = None
 
     def run(
@@ -203,6 +207,8 @@ class Interpreter:
         """Called every few seconds: containers in use do not expire; moved kernels are detached."""
         self._kernels.touch_busy()
         self._kernels.detach_moved()
+        release: Callable[[], None] = getattr(self._engine, "release_ended", lambda: None)
+        release()
 
     def delete(self, client: str, container_id: str) -> None:
         """Delete a container, and end what runs in it. Raises `NotFound`."""
@@ -248,7 +254,7 @@ class Interpreter:
             kernel.lost = False
         notebook = self._kernels.open(container, kernel)
         if not kernel.session_recorded:
-            # Without this process knowing, a session is lost if its process died, or Redis lost its record.
+            # Without this process knowing, a session is lost if its process died or its record is gone.
             lost |= container.stateful and self.containers.begin_session(container.id)
             kernel.session_recorded = True
         if lost:

@@ -1,4 +1,4 @@
-"""What replicas know of each other's kernels: one record per container in the store that they share, and a
+"""What replicas know of each other's kernels: one document per container, and a
 table of the slots that `max_kernels` allows where they share a gateway.
 
 A record is data: it is validated as the types below when it is read. Knows nothing of the kernels of this
@@ -15,14 +15,17 @@ from typing import Any
 
 import structlog
 
+from emulator.database import MAX_VALUE_BYTES, Database, Documents
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import SyncedFiles
 from emulator.settings import MemoryLimit
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore
-from emulator.storage.key_value.records import Records
 from sandbox.kernel.connection import ParkedSession
 
 log = structlog.get_logger()
+
+
+_RECORD_SECONDS = 31 * 86_400.0
+"""Longer than any container lives without being used."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class KernelRecord:
     busy: bool
     """A cell is running, or was when its replica wrote this."""
     parked: ParkedSession | None = None
+    seal: str = ""
+    """Shows that a process of this proxy wrote the address of the kernel (`SharedKernels`)."""
     files: SyncedFiles = field(default_factory=SyncedFiles)
     tools: list[dict[str, Any]] | None = None
     """The tools whose functions the kernel defines."""
@@ -51,11 +56,16 @@ class KernelRecord:
 
 
 class KernelRecords:
-    """Safe to share between threads. All methods raise `StoreFailed`."""
+    """Safe to share between threads. All methods raise `DatabaseFailed`."""
 
-    def __init__(self, store: KeyValueStore) -> None:
-        self._store = store
-        self._records: Records[KernelRecord] = Records(store, "kernel", KernelRecord)
+    def __init__(self, database: Database) -> None:
+        seconds = _RECORD_SECONDS
+        self._records: Documents[KernelRecord] = Documents(
+            database, "kernel", KernelRecord, seconds=seconds
+        )
+        self._calls: Documents[str] = Documents(
+            database, "cell-call", str, seconds=seconds, max_bytes=16 * 2**20
+        )
 
     def get(self, container_id: str) -> KernelRecord | None:
         return self._records.get(container_id)
@@ -67,23 +77,19 @@ class KernelRecords:
 
     def put(self, container_id: str, record: KernelRecord) -> None:
         """Store the record, and for each call of its waiting cell in which container the cell is."""
-        value = self._records.dump(record)
-        if len(value) > MAX_VALUE_BYTES and record.cell is not None:
+        if record.cell is not None and len(self._records.dump(record)) > MAX_VALUE_BYTES:
             log.warning("a waiting cell is too large to be shared", container=container_id)
-            value = self._records.dump(replace(record, cell=None))
-        values = {self._records.key(container_id): value}
+            record = replace(record, cell=None)
+        self._records.put({container_id: record})
         if record.cell is not None and record.cell.waiting is not None:
-            calls = record.cell.waiting.calls
-            values |= {f"cell-call:{call_id}": container_id.encode() for call_id in calls}
-        self._store.put(values)
+            self._calls.put(dict.fromkeys(record.cell.waiting.calls, container_id))
 
     def container_of(self, call_id: str) -> str | None:
         """The container whose cell made this call and waits, or once waited, for its result."""
-        value = self._store.get(f"cell-call:{call_id}")
-        return None if value is None else value.decode(errors="replace")
+        return self._calls.get(call_id)
 
     def delete(self, container_id: str) -> None:
-        self._records.delete(container_id)
+        self._records.delete([container_id])
 
 
 _KEY = "all"
@@ -101,14 +107,16 @@ class _NoSlot(Exception):
 class KernelSlots:
     """A container has a slot while its kernel runs on any replica, but no longer than an unused container
     lives. So the slot of a replica that died becomes free after that time, or when any replica ends the
-    container. Safe to share between threads. All methods raise `StoreFailed`.
+    container. Safe to share between threads. All methods raise `DatabaseFailed`.
     """
 
     def __init__(
-        self, store: KeyValueStore, limit: int, now: Callable[[], float] = time.time
+        self, database: Database, limit: int, now: Callable[[], float] = time.time
     ) -> None:
         self.limit = limit
-        self._tables: Records[_Table] = Records(store, "kernel-slots", _Table, _TABLE_SECONDS)
+        self._tables: Documents[_Table] = Documents(
+            database, "kernel-slots", _Table, seconds=_TABLE_SECONDS
+        )
         self._now = now
 
     def acquire(self, container_id: str, seconds: float) -> bool:

@@ -10,13 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from emulator.client_disconnect import acquire_for_client
+from emulator.database import DatabaseFailed, LeaseTaken
 from emulator.errors import ExecutionDelayed, ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
@@ -26,10 +27,9 @@ from emulator.interpreter.shared_kernels import SharedKernels
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
-from emulator.storage.key_value import StoreFailed
-from emulator.storage.key_value.leases import LeaseTaken
 from emulator.tools.toolset import Toolset
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
+from sandbox.kernel.connection import ParkedSession
 from sandbox.kernel.notebook import Notebook
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Kernels:
         self._shared = shared
         self._lock = threading.Lock()
         self._kernels: dict[str, ContainerKernel] = {}
+        self._used_elsewhere: dict[str, tuple[str, ParkedSession]] = {}
+        """Container -> its memory limit and its kernel, which this process started and others use."""
 
     @contextmanager
     def using(self, container: Container) -> Iterator[ContainerKernel]:
@@ -105,14 +107,14 @@ class Kernels:
                     kernel.is_leased = lambda: True
         except LeaseTaken as error:
             raise _container_busy(container.id) from error
-        except StoreFailed as error:
+        except DatabaseFailed as error:
             raise ExecutionDelayed(
-                "The code could not be run: the store that all replicas share is unavailable."
+                "The code could not be run: the database is unavailable."
             ) from error
 
     def _attach(self, container: Container, kernel: ContainerKernel, record: KernelRecord) -> None:
         """Continue with the kernel that another replica used last."""
-        kernel.detach()
+        self._disconnect(container.id, kernel)
         kernel.has_run, kernel.lost = record.ran, False
         if record.parked is None:
             kernel.lost = record.open
@@ -146,6 +148,7 @@ class Kernels:
                 else:
                     opened = engine.notebook()
                 kernel.notebook = kernel.opened.enter_context(opened)
+                kernel.is_own = record is None
             except SandboxBusy:
                 kernel.holder = None
                 if not self._make_room(container):
@@ -184,24 +187,83 @@ class Kernels:
             own = counts[container.client]
             others = {client for client, number in counts.items() if own == 0 or number > own + 1}
             holders = {(one, container.memory_limit) for one in {container.client, *others}}
-            kernels = [one for one in self._kernels.values() if one.holder in holders]
-        idle = [kernel for kernel in kernels if kernel.is_idle(since)]
-        for kernel in sorted(idle, key=lambda kernel: kernel.last_used):
+            kernels = [each for each in self._kernels.items() if each[1].holder in holders]
+        idle = [each for each in kernels if each[1].is_idle(since)]
+        for container_id, kernel in sorted(idle, key=lambda each: each[1].last_used):
             if kernel.lock.acquire(blocking=False):
                 try:
-                    if kernel.is_idle(since):
-                        if self._shared is None or not self._shared.detach(kernel):
-                            kernel.end()
-                            kernel.lost = True
+                    if kernel.is_idle(since) and self._end_idle(container_id, kernel):
                         return True
                 finally:
                     kernel.lock.release()
-        return False
+        return self._end_used_elsewhere()
+
+    def _end_idle(self, container_id: str, kernel: ContainerKernel) -> bool:
+        """Return False if the kernel is used by another process, or a cell waits in it there."""
+        if self._shared is None:
+            kernel.end()
+            kernel.lost = True
+            return True
+        if self._shared.detach(kernel):
+            return True
+        if not self._shared.end_idle(container_id):
+            return False
+        kernel.end()  # the container's record says that it is lost
+        return True
+
+    def _end_used_elsewhere(self) -> bool:
+        """End a kernel of this process that others used last. Returns False if there is none."""
+        return any(
+            self._end_superseded(container_id)
+            or (
+                self._shared is not None
+                and self._shared.end_idle(container_id)
+                and self._end_superseded(container_id)
+            )
+            for container_id in self._containers_elsewhere()
+        )
+
+    def _disconnect(self, container_id: str, kernel: ContainerKernel) -> None:
+        """Leave the kernel to the process that wrote the container's record, if the record names it."""
+        if kernel.is_own and kernel.notebook is not None and kernel.holder is not None:
+            parked, memory_limit = kernel.notebook.park(), kernel.holder[1]
+            if parked is not None and self._shared is not None and self._shared.ends_with_process:
+                with self._lock:
+                    self._used_elsewhere[container_id] = (memory_limit, parked)
+        kernel.detach()
+        self._end_superseded(container_id)
+
+    def _end_superseded(self, container_id: str) -> bool:
+        """End a kernel of this process if its container has another one now or none, else return False."""
+        with self._lock:
+            parked_kernel = self._used_elsewhere.get(container_id)
+        if (
+            parked_kernel is None
+            or self._shared is None
+            or self._shared.is_current(container_id, parked_kernel[1])
+        ):
+            return False
+        self._end_unused(container_id)
+        return True
+
+    def _end_unused(self, container_id: str) -> None:
+        """End a kernel of this process that others used last, if there is one."""
+        with self._lock:
+            parked_kernel = self._used_elsewhere.pop(container_id, None)
+        if parked_kernel is not None:
+            memory_limit, parked = parked_kernel
+            with suppress(SandboxError):  # it has ended
+                self._engine(memory_limit).end(parked)
 
     def _all(self) -> list[tuple[str, ContainerKernel]]:
         """Container ids and their kernels."""
         with self._lock:
             return list(self._kernels.items())
+
+    def _containers_elsewhere(self) -> list[str]:
+        """The containers whose kernels this process started and others use, the longest first."""
+        with self._lock:
+            return list(self._used_elsewhere)
 
     def touch_busy(self) -> None:
         """Containers in use do not expire, however long a cell runs or waits for approval."""
@@ -238,17 +300,21 @@ class Kernels:
         for container_id, kernel in self._shared.moved(self._all()):
             if kernel.lock.acquire(blocking=False):
                 try:
-                    kernel.detach()
+                    self._disconnect(container_id, kernel)
                 finally:
                     kernel.lock.release()
                 with self._lock:
                     self._kernels.pop(container_id, None)
+        for container_id in self._containers_elsewhere():
+            self._end_superseded(container_id)
 
     def close(self) -> None:
         """End all kernels, except those that other replicas can attach to."""
         for container_id, kernel in self._all():
             if self._shared is None or not self._shared.detach(kernel):
                 self._end_here(container_id)
+        for container_id in self._containers_elsewhere():
+            self._end_unused(container_id)
 
     def end(self, container_id: str) -> None:
         """End the kernel of a removed container, on any replica."""
@@ -259,6 +325,7 @@ class Kernels:
     def _end_here(self, container_id: str) -> None:
         with self._lock:
             kernel = self._kernels.pop(container_id, None)
+        self._end_unused(container_id)
         if kernel is not None:
             if kernel.notebook is not None:
                 kernel.notebook.kill()

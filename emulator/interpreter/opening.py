@@ -1,4 +1,4 @@
-"""Opens the interpreter with its engines and its sweeper: in the only worker, or in the keeper."""
+"""Opens the interpreter with its engines and its sweeper."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import structlog
-
+from emulator.database import Database, Leases
 from emulator.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
 from emulator.settings import Settings
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.storage.key_value import RedisStore, open_store
 from emulator.storage.sweeper import Sweeper
-
-log = structlog.get_logger()
 
 if TYPE_CHECKING:
     from sandbox.kernel.engine import KernelEngine
@@ -28,22 +24,19 @@ def open_interpreter(
     containers: Containers,
     uploaded: Files,
     kernels: Callable[[str], KernelEngine] | None = None,
+    database: Database | None = None,
+    leases: Leases | None = None,
 ) -> Interpreter:
-    """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close."""
+    """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close.
+
+    ``database`` and ``leases`` are those of all processes, if there are several.
+    """
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    shared = None
-    if settings.files_index:  # all replicas have the same containers
-        store = open_store(settings.store, settings.store_seconds)
-        if isinstance(store, RedisStore):
-            shared = store
-            owned.callback(store.close)
-        else:
-            log.warning("replicas do not share kernels", fix="store redis://host")
-    interpreter = Interpreter(containers, kernels, settings, shared)
+    interpreter = Interpreter(containers, kernels, settings, database, leases)
     owned.callback(interpreter.close)
     owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
     return interpreter

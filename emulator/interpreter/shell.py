@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from emulator.interpreter.execution import Execution, shorten
-from emulator.interpreter.interpreter import Progress
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter, Progress
 from emulator.storage.container_rows import Container
 
 MAX_CHARS = 100_000
@@ -59,7 +58,7 @@ class CommandOutput(BaseModel):
 
 
 def run_command(
-    interpreter: AnyInterpreter, container: Container, command: str, seconds: float
+    interpreter: Interpreter, container: Container, command: str, seconds: float
 ) -> CommandOutput:
     """Run a command, for at most ``seconds``. Raises as `Interpreter.run`."""
     code = f"{_CELL}_run_command({command!r}, {seconds!r}, {MAX_CHARS})"

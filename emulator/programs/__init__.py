@@ -17,12 +17,12 @@ together, which failures it has looked at. Decisions are made here, where the ch
 
 One request, in the order of its steps (start reading with `driver`):
 
-1. `call_history` and `saved` find the suspended program, `origin` checks whose it is, `failures` recognizes
-   failed results; `resume` has the states of a program over several requests. A new program is checked by
-   `validate`.
+1. `basis` says whether the history still fits a suspended program, whose calls `call_history` finds;
+   `failures` recognizes failed results; `resume` has the states of a program over several requests;
+   `validate` checks a new one.
 2. `driver`: a program of literal calls is read (`plain_calls`); any other runs (`run`), in a child that
    `open_run` keeps while the model writes on or a hosted call runs.
 3. `run_calls` decides about each call: `order` is the second law, `direct_calls` the tools that only the
    model itself may call.
-4. `saved` stores a suspended program, `ended` one that has ended.
+4. `saved` is a suspended program, `ended` one that has ended; `emulator.history` stores both.
 """

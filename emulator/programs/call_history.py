@@ -1,4 +1,4 @@
-"""Find the program and the results that a client's history refers to. Knows nothing of sandboxes.
+"""Find the calls and results of a program in a client's history. Knows nothing of sandboxes.
 
 A result counts wherever it is in the history: clients answer one call of three, split the calls of one
 message into several messages, answer late, and insert messages of their own.
@@ -6,15 +6,14 @@ message into several messages, answer late, and insert messages of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from emulator import json_codec
 from emulator.programs.failures import Failure, failure_of
-from emulator.programs.origin import parsed_call
 from emulator.programs.program import Call
-from emulator.programs.saved import SavedProgram, find, parse_result
+from emulator.programs.saved import parse_result
 from emulator.protocol import FunctionCall, Message
-from emulator.storage.key_value import KeyValueStore
 from emulator.tools import expansion
 from emulator.tools.schema import Definitions, Schema
 from emulator.tools.toolset import Toolset
@@ -24,34 +23,18 @@ MAX_UNANSWERED_ROUNDS = 2
 
 
 def last_result(messages: Sequence[Message]) -> Message:
-    """The last message, before system messages that clients append to results."""
-    return next(
-        (m for m in reversed(messages) if m.role not in ("system", "developer")), messages[-1]
-    )
+    """The last message, before those that clients append to results."""
+    return next((m for m in reversed(messages) if not m.is_remark), messages[-1])
 
 
-def find_program(
-    messages: Sequence[Message], store: KeyValueStore, toolset: Toolset
-) -> SavedProgram | None:
-    """The stored program whose results end ``messages``, in the latest turn that the history shows.
-
-    Returns None if there is none, if the history shows its calls with other names or arguments, or if the
-    model has answered something else since.
-    """
-    last = last_result(messages)
-    if last.role != "tool" or not last.tool_call_id:
-        return None
-    saved = find(store, last.tool_call_id)
-    if saved is None:
-        return None
-    for key in _later_calls(messages, set(saved.ids)):
-        later = find(store, key)
-        if later is not None and later.ids[: len(saved.ids)] == saved.ids:
-            saved = later
-    calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
-    if not shows_calls(messages, calls, toolset) or is_superseded(messages, calls):
-        return None
-    return saved
+def parsed_call(function: FunctionCall | None) -> tuple[str, Any]:
+    """Name and arguments of a call in a history; the arguments stay a string if they are not JSON."""
+    if function is None:
+        return "", None
+    try:
+        return function.name, json_codec.loads(function.arguments)
+    except json_codec.NotJSON:
+        return function.name, function.arguments
 
 
 def shows_calls(messages: Sequence[Message], calls: Mapping[str, Call], toolset: Toolset) -> bool:
@@ -138,17 +121,6 @@ def unanswered_rounds(messages: Sequence[Message], ids: Collection[str]) -> int:
                 rounds = 0
             answered.add(message.tool_call_id or "")
     return rounds
-
-
-def _later_calls(messages: Sequence[Message], ids: Collection[str]) -> Iterator[str]:
-    """One call id of each message that follows the program's first calls and has only calls outside
-    ``ids``."""
-    started = False
-    for message in messages:
-        calls = [call.id for call in message.tool_calls or ()]
-        started = started or any(key in ids for key in calls)
-        if started and calls and not any(key in ids for key in calls):
-            yield calls[0]
 
 
 def is_superseded(messages: Sequence[Message], ids: Collection[str]) -> bool:

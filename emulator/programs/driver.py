@@ -37,7 +37,6 @@ class Driver:
 
     server: ProgramServer
     toolset: Toolset
-    max_calls: int = 128
     one_at_a_time: bool = False
     order: Order = "auto"
     client: str = ""
@@ -48,7 +47,7 @@ class Driver:
 
         Raises `ProgramRejected`, `ReplayDiverged`, and sandbox errors that are not the program's fault.
         """
-        rules = RunRules(self.toolset, self.max_calls, self.one_at_a_time, self.order)
+        rules = RunRules(self.toolset, self.one_at_a_time, self.order)
         has_results = any(one.known for one in recorded)
         plain = plain_calls(program, self.toolset.names, with_output=has_results)
         if plain is not None:

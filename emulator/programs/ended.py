@@ -1,25 +1,21 @@
-"""Store ended programs and cells, so that later turns show them as the model wrote them.
+"""Ended programs and cells, which later turns show as the model wrote them.
 
-The key is made of the client, the id of the program's last call and that call's result; the record holds
-a digest of all results. So a history in which any of these differs finds nothing, and shows the program's
-calls and results instead. Knows nothing of prompts.
+A history in which a result differs shows the program's calls and results instead. Knows nothing of prompts.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator import json_codec
 from emulator.events import ProgramFinished, program_id
+from emulator.programs.basis import result_digest
 from emulator.programs.call_history import call_positions, results_of
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.program import Outcome, Program
-from emulator.programs.saved import put
 from emulator.protocol import ChatCompletionRequest, Message
-from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import Toolset
 
 
@@ -35,6 +31,8 @@ class EndedProgram:
     output: str = ""
     failure: str = ""
     """The error message for the model; "" if the program completed."""
+    results: str = ""
+    """The digest of its calls' results (`results_digest`), once it is stored."""
 
 
 @dataclass(frozen=True)
@@ -77,39 +75,6 @@ def completed_program(
 def shows_only_calls(ended: EndedProgram) -> bool:
     """Return True if the program's calls and their results show all that it did."""
     return not (ended.output or ended.failure) and set(ended.statement_calls) == set(ended.ids)
-
-
-def save_ended(
-    store: KeyValueStore, client: str, ended: EndedProgram, messages: Sequence[Message]
-) -> None:
-    """Store ``ended`` for later turns of ``client``. A failing store is logged, not raised."""
-    results = results_of(messages)
-    last = ended.ids[-1]
-    if last not in results:
-        return  # the client has removed it from its history
-    value = json_codec.dumps(
-        {
-            "source": ended.source,
-            "ids": ended.ids,
-            "alone": ended.statement_calls,
-            "output": ended.output,
-            "failure": ended.failure,
-            "results": _digest(ended.ids, results),
-        }
-    )
-    put(store, {_key(client, last, results[last]): value})
-
-
-def storage_keys(client: str, messages: Sequence[Message]) -> list[str]:
-    """The keys under which ended programs of a client's history may be stored."""
-    return [_key(client, call, text) for call, text in results_of(messages).items()]
-
-
-def load_ended(values: Iterable[bytes], messages: Sequence[Message]) -> list[PlacedProgram]:
-    """The ended programs of a history, from the values stored under its `storage_keys`."""
-    results = results_of(messages)
-    programs = (_load(value, results) for value in values)
-    return [at for ended in programs if ended and (at := locate_program(ended, messages))]
 
 
 def finished_program(
@@ -170,7 +135,10 @@ def drop_overlaps(programs: Iterable[PlacedProgram]) -> list[PlacedProgram]:
 
 
 def locate_program(ended: EndedProgram, messages: Sequence[Message]) -> PlacedProgram | None:
-    """Find the messages that ``ended`` covers. Returns None unless they have calls and results of it."""
+    """Find the messages that ``ended`` covers. Returns None unless they have calls and results of it, and
+    the results that it had."""
+    if ended.results and ended.results != results_digest(ended.ids, messages):
+        return None
     ids = set(ended.ids)
     calls = call_positions(messages, ids)
     results = [at for at, m in enumerate(messages) if m.tool_call_id in ids]
@@ -219,31 +187,8 @@ def _tool_name(value: ast.expr, toolset: Toolset) -> str | None:
     return tool.name if tool else None
 
 
-def _key(client: str, last: str, result: str) -> str:
-    # Call ids are no secret: the client is part of the key, so that no client reads another's output.
-    return f"ended:{_hash(_hash(client) + _hash(last) + _hash(result))}"
-
-
-def _digest(ids: Sequence[str], results: Mapping[str, str]) -> str:
-    return _hash("".join(_hash(results.get(key, "")) for key in ids))
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-def _load(value: bytes, results: Mapping[str, str]) -> EndedProgram | None:
-    """The stored program if ``results`` are those that it had; None otherwise, and for a damaged record."""
-    try:
-        fields = json_codec.loads(value)
-        ended = EndedProgram(
-            str(fields["source"]),
-            tuple(map(str, fields["ids"])),
-            tuple(map(str, fields["alone"])),
-            str(fields["output"]),
-            str(fields["failure"]),
-        )
-        same_results = _digest(ended.ids, results) == fields["results"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    return ended if same_results else None
+def results_digest(ids: Sequence[str], messages: Sequence[Message]) -> str:
+    """A digest of the results of the calls ``ids`` in a history."""
+    results = results_of(messages, ids)
+    digests = [result_digest(results[key]) if key in results else "" for key in ids]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

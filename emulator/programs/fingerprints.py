@@ -1,6 +1,6 @@
 """Fingerprints: suspended programs that a client keeps, and any replica with the key can replay.
 
-A fingerprint holds what `SavedProgram.dump` writes before the first call: source, seed and origin. The
+A fingerprint holds what `SavedProgram.dump` writes before the first call: source, seed and question. The
 calls and their results are in the client's history; a replay that makes other calls diverges, so they need no
 protection. The key authenticates the fingerprint and the program's id: nothing is read from one that
 this key did not make.
@@ -17,13 +17,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from emulator.database import MAX_VALUE_BYTES
 from emulator.events import program_id
-from emulator.programs.call_history import is_superseded
-from emulator.programs.origin import parsed_call
+from emulator.programs.call_history import is_superseded, parsed_call
 from emulator.programs.program import Call, CallRecord
 from emulator.programs.saved import SavedProgram, report_dropped
 from emulator.protocol import HistoryCall, Message
-from emulator.storage.key_value import MAX_VALUE_BYTES
 
 _MAC_BYTES = 32
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator.programs.call_history import results_of
-from emulator.programs.origin import parsed_call
+from emulator.programs.call_history import parsed_call, results_of
 from emulator.programs.program import Call
 from emulator.protocol import FunctionCall, Message
 

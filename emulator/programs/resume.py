@@ -3,9 +3,9 @@
 States of a program, over the requests of one conversation:
 
 * **running**: only within one request, in a fresh child (`driver`);
-* **suspended**: its new calls are sent to the client, and a `SavedProgram` is stored under their ids;
+* **suspended**: its new calls are sent to the client, and a `SavedProgram` is stored with them;
 * **ended**: completed, or failed with a reason. The model is asked next and sees the program with its
-  output; an `EndedProgram` is stored for later turns (`ended`);
+  output; the `EndedProgram` is stored with the answer (`emulator.history`);
 * **dropped**: the model is asked as if there had been no program.
 
 Transitions:
@@ -18,8 +18,8 @@ Transitions:
   their results; the first call that is not recorded is new;
 * suspended -> suspended: results are missing, and the run makes no new call. The pending calls are sent
   again with their ids, at most `MAX_UNANSWERED_ROUNDS` times without a new result;
-* suspended -> dropped: anything does not fit (edited arguments, another client, tools that the request no
-  longer offers, a lost record, a replay that diverges, a busy or broken sandbox). This is never an error.
+* suspended -> dropped: the history has changed where its results depend on it (`what_changed`), or the run
+  fails (a replay that diverges, a busy or broken sandbox). This is never an error.
 
 What may never happen:
 
@@ -38,18 +38,16 @@ from dataclasses import dataclass, replace
 
 from emulator import traces
 from emulator.events import ToolCall, call_id, program_id
+from emulator.programs.basis import Basis, result_digest, what_changed
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
-    call_positions,
     failures_of,
-    find_program,
     results_of,
     unanswered_rounds,
 )
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.driver import Driver
 from emulator.programs.ended import EndedProgram, completed_program
-from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.program import (
     Call,
     CallRecord,
@@ -62,7 +60,6 @@ from emulator.programs.program import (
 from emulator.programs.saved import SavedProgram, report_dropped, with_result
 from emulator.protocol import Message
 from emulator.reading.diagnostics import render
-from emulator.storage.key_value import KeyValueStore
 from emulator.tools.toolset import BindError, Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.errors import SandboxBusy, SandboxError
@@ -87,22 +84,15 @@ class ContinuedProgram:
 
 
 def resume(
-    store: KeyValueStore,
-    driver: Driver,
-    messages: Sequence[Message],
-    client: str = "",
-    fingerprints: Fingerprints | None = None,
+    driver: Driver, saved: SavedProgram, messages: Sequence[Message], client: str = ""
 ) -> ContinuedProgram | EndedProgram | None:
-    """Resume the program whose results end ``messages``. Returns None if ``client`` has none, or if it is
-    dropped."""
-    saved = find_program(messages, store, driver.toolset)
-    if saved is None and fingerprints is not None:
-        saved = fingerprints.find_program(messages)
-    if saved is None:
+    """Resume ``saved`` with the results in ``messages``. Returns None if it is dropped."""
+    calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
+    if change := what_changed(messages, calls, _basis(saved), client, driver.toolset):
+        reason, why = change
+        _drop(saved, reason, LookupError(why))
         return None
-    if not saved.origin.matches(client, messages, call_positions(messages, set(saved.ids))[0]):
-        return None
-    results = results_of(messages, set(saved.ids))
+    results = results_of(messages, calls)
     unknown = {key for key, one in zip(saved.ids, saved.recorded, strict=True) if not one.known}
     failures = failures_of(messages, unknown)
     updated = replace(
@@ -121,11 +111,11 @@ def resume(
     try:
         outcome = driver.run(updated.program, updated.recorded, updated.seed)
     except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
-        report_dropped(_REASONS.get(type(error), "sandbox"), error)
+        _drop(updated, _REASONS.get(type(error), "sandbox"), error)
         return None
     except ProgramRejected as error:
         if not all(_is_offered(one.call, driver.toolset) for one in updated.recorded):
-            report_dropped("tools", error)
+            _drop(updated, "tools", error)
             return None
         failed = replace(updated, failure=render(error.diagnostics))
         _trace(failed)
@@ -142,6 +132,17 @@ def resume(
     return _suspend(updated, outcome.calls, driver.toolset)
 
 
+def _basis(saved: SavedProgram) -> Basis:
+    known = zip(saved.ids, saved.recorded, strict=True)
+    results = {key: result_digest(one.result_text or "") for key, one in known if one.known}
+    return Basis(saved.question, results)
+
+
+def _drop(saved: SavedProgram, reason: str, error: Exception) -> None:
+    report_dropped(reason, error)
+    _trace(saved, state="dropped")
+
+
 def _is_offered(call: Call, toolset: Toolset) -> bool:
     """Return True unless the request has changed the call's tool so that the call would be refused."""
     tool = toolset.find(call.name)
@@ -156,8 +157,8 @@ def _is_offered(call: Call, toolset: Toolset) -> bool:
     return True
 
 
-def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:
-    """Record the program in the request's trace, as failed unless there is an ``outcome``."""
+def _trace(updated: SavedProgram, outcome: Outcome | None = None, state: str = "failed") -> None:
+    """Record the program in the request's trace, in this ``state`` unless there is an ``outcome``."""
     if (trace := traces.current.get()) is None:
         return
     calls = tuple(
@@ -166,7 +167,7 @@ def _trace(updated: SavedProgram, outcome: Outcome | None = None) -> None:
     )
     source = updated.program.source
     if outcome is None:
-        trace.resumed = ResumedProgram(source, calls, outcome="failed", output=updated.failure)
+        trace.resumed = ResumedProgram(source, calls, outcome=state, output=updated.failure)
     else:
         lines = tuple(line for line, _ in outcome.call_sites)
         state = "waits" if outcome.pending else "ended"
@@ -200,7 +201,8 @@ def _resend(
 ) -> ContinuedProgram | None:
     """Send the pending calls again, up to `MAX_UNANSWERED_ROUNDS` times. The stored record is not changed."""
     if unanswered_rounds(messages, set(updated.ids)) >= MAX_UNANSWERED_ROUNDS:
-        report_dropped("unanswered", LookupError("the client does not answer all calls"))
+        problem = LookupError("the client does not answer all calls")
+        _drop(updated, "unanswered", problem)
         return None
     return ContinuedProgram(None, _pending(updated, toolset))
 

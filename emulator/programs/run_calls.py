@@ -39,6 +39,8 @@ from emulator.tools.effects import Effect
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 
+MAX_CALLS = 128
+"""The calls of one program."""
 MAX_ARGUMENT_BYTES = 8 * 2**20
 """The arguments of all calls of one program together."""
 
@@ -48,7 +50,6 @@ class RunRules:
     """The settings that all runs of a driver share."""
 
     toolset: Toolset
-    max_calls: int = 128
     one_at_a_time: bool = False
     order: Order = "auto"
 
@@ -181,9 +182,8 @@ class RunCalls:
     def _may_send(self, tool: Tool, call: Call, request: CallRequest) -> bool:
         """Return True if a new call may be sent with the pending ones."""
         line, waits = request.line, self.has_pending
-        if len(self.recorded) >= self._rules.max_calls:
-            most = self._rules.max_calls
-            raise self.rejected(f"the program makes more than {most} tool calls", line)
+        if len(self.recorded) >= MAX_CALLS:
+            raise self.rejected(f"the program makes more than {MAX_CALLS} tool calls", line)
         self._bytes += len(json_codec.dumps(call.arguments))
         if self._bytes > MAX_ARGUMENT_BYTES:
             what = (

@@ -1,14 +1,11 @@
-"""Store a suspended program under the ids of its calls, and find it again by any of these ids.
+"""A suspended program as it is stored: each turn of a program stores a `SavedProgram` of its own.
 
-A stored program never changes: each turn of a program stores a `SavedProgram` of its own. The record is
-JSON and is checked when it is loaded: a lost or damaged record counts as no program.
+The record is JSON and is checked when it is loaded: a damaged record counts as no program.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -16,10 +13,8 @@ import structlog
 from emulator import json_codec, metrics
 from emulator.events import ToolCall
 from emulator.programs.failures import Failure
-from emulator.programs.origin import Origin
 from emulator.programs.program import Call, CallRecord, Program
 from emulator.reading.readers import Statement
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed
 
 log = structlog.get_logger()
 
@@ -35,7 +30,8 @@ class SavedProgram:
     ids: tuple[str, ...]
     """The call ids that the client knows, in the order of ``recorded``."""
     seed: int
-    origin: Origin = field(default_factory=Origin)
+    question: str = ""
+    """The digest of the client and of the user message that the program answers (`question_digest`)."""
     failure: str = ""
     """Why the rest of the model's program is unusable. The calls before it were sent; nothing after them
     runs."""
@@ -71,7 +67,7 @@ class SavedProgram:
                 ],
                 "ids": self.ids,
                 "seed": self.seed,
-                "origin": (self.origin.count, self.origin.digest),
+                "question": self.question,
                 "failure": self.failure,
                 "written": self.original_source,
                 "shown": self.is_shown,
@@ -80,7 +76,7 @@ class SavedProgram:
 
     @classmethod
     def load(cls, value: bytes) -> SavedProgram:
-        """Raises ValueError, TypeError or KeyError if `dump` did not write ``value``."""
+        """Raises ValueError, TypeError, or KeyError if `dump` did not write ``value``."""
         fields = json_codec.loads(value)
         return cls(
             Program(tuple(Statement(source, line) for source, line in fields["program"])),
@@ -90,47 +86,11 @@ class SavedProgram:
             ),
             tuple(fields["ids"]),
             int(fields["seed"]),
-            Origin(*fields["origin"]),
+            str(fields["question"]),
             str(fields.get("failure", "")),
             str(fields.get("written", "")),
             fields.get("shown") is True,
         )
-
-
-def save(store: KeyValueStore, saved: SavedProgram, calls: Sequence[ToolCall]) -> None:
-    """Store a program under the ids of its new ``calls``. A failing store is logged, not raised."""
-    value = saved.dump()
-    key = hashlib.sha256(value).hexdigest()
-    aliases = {f"call:{call.id}": key.encode() for call in calls}
-    put(store, {f"program:{key}": value, **aliases})
-
-
-def put(store: KeyValueStore, values: Mapping[str, bytes]) -> None:
-    """Store the values, unless one of them is too large."""
-    size = max(map(len, values.values()))
-    if size > MAX_VALUE_BYTES:
-        log.warning("program not kept: its results are too large", bytes=size)
-        return
-    try:
-        store.put(values)
-    except StoreFailed as error:
-        log.warning("program not kept", reason=str(error))
-
-
-def find(store: KeyValueStore, call: str) -> SavedProgram | None:
-    """The program that made the call with this id. Returns None, and logs why, if its record cannot be
-    read."""
-    try:
-        key = store.get(f"call:{call}")
-        value = store.get(f"program:{key.decode()}") if key else None
-        if key and value and hashlib.sha256(value).hexdigest() != key.decode():
-            raise ValueError("its bytes have changed")
-        return SavedProgram.load(value) if value else None
-    except StoreFailed as error:
-        report_dropped("store", error)
-    except (ValueError, TypeError, KeyError) as error:
-        report_dropped("unreadable", error)
-    return None
 
 
 def with_result(record: CallRecord, text: str, failure: Failure | None = None) -> CallRecord:

@@ -1,16 +1,17 @@
 """Background responses: the client starts one, polls it, and may cancel it.
 
-A response's state is in the store, where every worker and replica reads it: ``queued``, then ``in_progress``
-once the upstream has accepted the request, then ``completed``, ``incomplete``, ``failed`` or ``cancelled``.
-The run itself is a thread of the process that started it, and dies with that process; `signals` tells the
-others. Knows nothing of Flask.
+A response's state is in the database, where every process reads it: ``queued``, then ``in_progress`` once the
+upstream has accepted the request, then ``completed``, ``incomplete``, ``failed`` or ``cancelled``:
+the first of these that is stored is final. The run itself is a thread of the process that started it. That
+process holds a lease: if it dies, the run has failed; another process cancels the run by ending the lease.
+Knows nothing of Flask.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,15 +21,15 @@ import structlog
 
 from emulator import client_disconnect, traces
 from emulator.client_disconnect import ClientDisconnect
-from emulator.errors import EmulatorError, ExecutionFailed
+from emulator.database import DatabaseFailed, Lease, Leases, database_failures
+from emulator.errors import EmulatorError, ExecutionFailed, StoreUnavailable
 from emulator.events import UpstreamAccepted
 from emulator.responses.items import Json
-from emulator.responses.signals import Signals
+from emulator.responses.stored import LIVE
 from emulator.traces import Traces
 
 log = structlog.get_logger()
 
-_LIVE = ("queued", "in_progress")
 _CANCEL_SECONDS = 5
 
 
@@ -44,7 +45,8 @@ class BackgroundAnswer(Protocol):
         """Make it, and save it in the end. `UpstreamAccepted` comes first. Raises `EmulatorError`."""
 
     @property
-    def save(self) -> Callable[[Json], None]: ...
+    def save(self) -> Callable[[Json], bool]:
+        """Store a state, unless a final one is stored. Returns False if that failed."""
 
     def failed(self, error: EmulatorError) -> Json:
         """Its state after a failure."""
@@ -53,52 +55,72 @@ class BackgroundAnswer(Protocol):
 @dataclass(eq=False)
 class _Run:
     answer: BackgroundAnswer
+    release: Callable[[], object]
     cancelled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     disconnect: ClientDisconnect = field(default_factory=ClientDisconnect)
     """No client is connected; cancelling the run acts as a client's disconnect."""
+    lease: Lease | None = None
 
     def cancel(self) -> None:
         self.cancelled.set()
         self.disconnect.report()
 
 
-class BackgroundResponses:
-    """The runs of this process, at most ``most`` at the same time; each counts as lost after ``seconds``.
+@dataclass(frozen=True)
+class BackgroundState:
+    """The stored state of a run, which may be another process's."""
 
-    With ``signals``, other processes may also make responses. A run's trace in ``requests`` ends with the
-    run.
+    response: Json
+    save: Callable[[Json], bool]
+    """Does nothing if the state is final."""
+    reload: Callable[[], Json]
+
+    @property
+    def is_live(self) -> bool:
+        return self.response["status"] in LIVE
+
+    def settled(self, status: str, error: Json | None = None) -> Json:
+        """Save a final state, and return the one that counts: the first that was saved."""
+        problem = {} if error is None else {"error": error}
+        self.save({**self.response, "status": status, **problem})
+        return self.reload()
+
+
+class BackgroundResponses:
+    """The runs of this process, at most ``most`` at the same time.
+
+    A run's trace in ``requests`` ends with the run.
     """
 
-    def __init__(
-        self,
-        most: int,
-        seconds: float,
-        requests: Traces,
-        signals: Signals | None = None,
-    ) -> None:
+    def __init__(self, most: int, requests: Traces, leases: Leases) -> None:
         self._most = most
-        self._signals = signals
-        self._seconds = seconds
+        self._leases = leases
         self._requests = requests
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
-    def start(self, answer: BackgroundAnswer) -> Json:
-        """Start a run and return the queued response. Raises `ExecutionFailed` if there are too many runs."""
+    def start(self, answer: BackgroundAnswer, release: Callable[[], object]) -> Json:
+        """Start a run and return the queued response.
+
+        ``release`` ends the client's open request; it is called when the run ends. Raises `ExecutionFailed`
+        if there are too many runs, `StoreUnavailable` if it cannot be stored.
+        """
         queued = {**answer.initial, "status": "queued"}
-        run = _Run(answer)
         with self._lock:
             if len(self._runs) >= self._most:
                 message = "The proxy is at its limit of background responses. Retry in 10 seconds."
                 raise ExecutionFailed(message, code="overloaded", headers={"retry-after": "10"})
-            self._runs[queued["id"]] = run
-        if self._signals is not None:
-            self._signals.register(queued["id"], run.cancel)
+            run = self._runs[queued["id"]] = _Run(answer, release)
         try:
-            answer.save(queued)
+            with database_failures("It cannot run in the background"):
+                run.lease = self._leases.take(_lease(queued["id"]))
+            if run.lease is not None:
+                run.lease.on_lost = run.cancel
+            if not answer.save(queued):
+                raise StoreUnavailable("This cannot run in the background: it cannot be stored.")
         except EmulatorError:
-            self._forget(queued["id"])
+            self._forget(run)
             raise
         if (trace := traces.current.get()) is not None:
             trace.background, trace.status = True, 200
@@ -106,31 +128,33 @@ class BackgroundResponses:
         threading.Thread(target=make, name="background-response", daemon=True).start()
         return queued
 
-    def cancel(self, response: Json) -> Json:
-        """Cancel the response if it is still running, and return it."""
-        if response["status"] not in _LIVE:
-            return response
+    def cancel(self, state: BackgroundState) -> Json:
+        """Cancel the run if it has not ended, and return its state."""
+        if not state.is_live:
+            return state.response
+        key = state.response["id"]
         with self._lock:
-            run = self._runs.get(response["id"])
-        if run is not None:
+            run = self._runs.get(key)
+        settled = state.settled("cancelled")
+        if run is None:
+            with suppress(DatabaseFailed):
+                self._leases.end(_lease(key))  # its process cancels the run when it notices
+        else:
             run.cancel()
             run.ended.wait(_CANCEL_SECONDS)
-        elif self._signals is not None:
-            self._signals.request_cancel(response["id"], _CANCEL_SECONDS)
-        return {**response, "status": "cancelled"}
+        return settled
 
-    def current(self, response: Json, reload: Callable[[], Json]) -> Json:
-        """Return the response, marked as failed if its process has died. ``reload`` reads it once more."""
-        if response["status"] not in _LIVE:
-            return response
-        lost = response["created_at"] + self._seconds < time.time()
-        if self._signals is not None and not self._signals.is_running(response["id"]):
-            response, lost = reload(), True  # it may have ended in the meantime
-        if not lost or response["status"] not in _LIVE:
-            return response
+    def current(self, state: BackgroundState) -> Json:
+        """The state of the run, which has failed if its process has died."""
+        if not state.is_live:
+            return state.response
+        try:
+            if self._leases.is_taken(_lease(state.response["id"])):
+                return state.response
+        except DatabaseFailed:
+            return state.response
         message = "The process that made this response has ended."
-        error = {"code": "server_error", "message": message}
-        return {**response, "status": "failed", "error": error}
+        return state.settled("failed", {"code": "server_error", "message": message})
 
     def close(self) -> None:
         with self._lock:
@@ -162,13 +186,19 @@ class BackgroundResponses:
         finally:
             if run.cancelled.is_set() and not complete:
                 answer.save({**answer.initial, "status": "cancelled"})
-            self._forget(answer.initial["id"])
+            self._forget(run)
+            run.release()
             run.ended.set()
             if (trace := traces.current.get()) is not None:
                 self._requests.finish(trace, disconnected=run.cancelled.is_set() and not complete)
 
-    def _forget(self, response_id: str) -> None:
+    def _forget(self, run: _Run) -> None:
         with self._lock:
-            del self._runs[response_id]
-        if self._signals is not None:
-            self._signals.unregister(response_id)
+            del self._runs[run.answer.initial["id"]]
+        if run.lease is not None:
+            run.lease.release()
+
+
+def _lease(key: str) -> str:
+    """What the process that makes a response holds."""
+    return f"background {key}"

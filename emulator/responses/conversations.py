@@ -1,6 +1,6 @@
 """Conversations: items stored under an id. Each response in a conversation adds its turn.
 
-A conversation is one value in the store, with the store's size limit. Changes are atomic, also across
+A conversation is one document, of bounded size. Changes are atomic, also across
 processes and replicas. Knows nothing of HTTP.
 """
 
@@ -10,17 +10,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
 
-from emulator import json_codec
+from emulator.database import (
+    LEASE_SECONDS,
+    MAX_VALUE_BYTES,
+    Database,
+    Documents,
+    Leases,
+    LeaseTaken,
+    database_failures,
+)
 from emulator.errors import BadRequest, NotFound
 from emulator.events import new_id
 from emulator.responses.items import MAX_ITEMS, Json, quoted
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, store_failures
-from emulator.storage.key_value.leases import LEASE_SECONDS, LeaseTaken, exclusive_lease
 
 log = structlog.get_logger()
 
@@ -46,35 +50,32 @@ class StoredConversation:
         raise NotFound(f"Item with id {quoted(key)} not found.", "item_id")
 
 
-_STORED = TypeAdapter(StoredConversation)
-
-
 @dataclass(frozen=True)
 class Conversations:
-    """Clients reach only their own conversations. Without a store there are none."""
+    """Clients reach only their own conversations. Without a database there are none."""
 
-    store: KeyValueStore | None
-    seconds: float
+    stored: Documents[StoredConversation] | None
+    leases: Leases
 
     def create(
         self, client: str, items: Sequence[Json], metadata: dict[str, str]
     ) -> StoredConversation:
         """Raises `BadRequest`, `StoreUnavailable`."""
         conversation = StoredConversation(new_id("conv_"), int(time.time()), metadata, [*items])
-        if self.store is None:
-            raise BadRequest("Conversations need a store: set store (docs/settings.md).")
-        value = _serialized(conversation)
-        with store_failures("The conversation cannot be stored"):
-            self.store.put({_key(client, conversation.id): value}, self.seconds)
+        if self.stored is None:
+            raise BadRequest("Conversations need a database: set database (docs/settings.md).")
+        self._check_size(conversation)
+        with database_failures("The conversation cannot be stored"):
+            self.stored.put({_key(client, conversation.id): conversation})
         return conversation
 
     def get(self, client: str, key: str) -> StoredConversation:
         """Raises `NotFound`, `StoreUnavailable`."""
-        value = None
-        if self.store is not None and len(key) <= _MAX_ID:
-            with store_failures("Conversations cannot be read"):
-                value = self.store.get(_key(client, key))
-        return _read(key, value)
+        conversation = None
+        if self.stored is not None and len(key) <= _MAX_ID:
+            with database_failures("Conversations cannot be read"):
+                conversation = self.stored.get(_key(client, key))
+        return _checked(key, conversation)
 
     def update(self, client: str, key: str, metadata: dict[str, str]) -> StoredConversation:
         """Raises as `add`."""
@@ -94,14 +95,13 @@ class Conversations:
         """
         message = "Another request works on this conversation. Retry in a few seconds."
         locked = BadRequest(message, "conversation", "conversation_locked")
-        assert self.store is not None
-        lease = f"conversation_lease:{client}:{key}"
         try:
             with (
-                store_failures("The conversation cannot be used"),
-                exclusive_lease(self.store, lease, LEASE_SECONDS + 1),
+                database_failures("The conversation cannot be used"),
+                self.leases.holding(f"conversation {_key(client, key)}", LEASE_SECONDS + 1),
             ):
-                if len(self.get(client, key).items) != len(items):
+                now = self.get(client, key).items
+                if [item["id"] for item in now] != [item["id"] for item in items]:
                     raise locked
                 yield
         except LeaseTaken:
@@ -119,37 +119,49 @@ class Conversations:
     def delete(self, client: str, key: str) -> None:
         """Raises `NotFound`, `StoreUnavailable`."""
         self.get(client, key)
-        assert self.store is not None
-        with store_failures("The conversation cannot be deleted"):
-            self.store.delete([_key(client, key)])
+        assert self.stored is not None
+        with database_failures("The conversation cannot be deleted"):
+            self.stored.delete([_key(client, key)])
 
     def _changed(
         self, client: str, key: str, change: Callable[[StoredConversation], StoredConversation]
     ) -> StoredConversation:
         changed = self.get(client, key)
-        assert self.store is not None
+        assert self.stored is not None
 
-        def write(value: bytes | None) -> bytes:
+        def write(old: StoredConversation | None) -> StoredConversation:
             nonlocal changed
-            changed = change(_read(key, value))
-            return _serialized(changed)
+            changed = change(_checked(key, old))
+            self._check_size(changed)
+            return changed
 
-        with store_failures("The conversation cannot be stored"):
-            self.store.change(_key(client, key), write, self.seconds)
+        with database_failures("The conversation cannot be stored"):
+            self.stored.change(_key(client, key), write)
         return changed
 
+    def _check_size(self, conversation: StoredConversation) -> None:
+        """Raises `BadRequest` if the conversation is too large."""
+        assert self.stored is not None
+        size = len(self.stored.dump(conversation))
+        if len(conversation.items) > MAX_ITEMS or size > MAX_VALUE_BYTES:
+            raise BadRequest("The conversation is too large: start another one.", "conversation")
 
-def _read(key: str, value: bytes | None) -> StoredConversation:
-    """Raises `NotFound`, also for a record that is damaged."""
-    if value is not None:
-        try:
-            conversation = _STORED.validate_json(value)
-        except ValidationError as error:
-            log.warning("conversation ignored: it cannot be read", problems=error.error_count())
-        else:
-            if are_items(conversation.items):
-                return conversation
-            log.warning("conversation ignored: its items cannot be read")
+
+def open_conversations(database: Database | None, leases: Leases, seconds: float) -> Conversations:
+    if database is None:
+        return Conversations(None, leases)
+    stored: Documents[StoredConversation] = Documents(
+        database, "conversation", StoredConversation, seconds=seconds
+    )
+    return Conversations(stored, leases)
+
+
+def _checked(key: str, conversation: StoredConversation | None) -> StoredConversation:
+    """Raises `NotFound`, also for a document whose items are damaged."""
+    if conversation is not None:
+        if are_items(conversation.items):
+            return conversation
+        log.warning("conversation ignored: its items cannot be read")
     raise NotFound(f"Conversation with id {quoted(key)} not found.", "conversation")
 
 
@@ -161,15 +173,5 @@ def are_items(value: object) -> bool:
     )
 
 
-def _serialized(conversation: StoredConversation) -> bytes:
-    """Raises `BadRequest` if the conversation is too large."""
-    fields: dict[str, Any] = {**conversation.json(), "items": conversation.items}
-    del fields["object"]
-    value = json_codec.dumps(fields)
-    if len(conversation.items) > MAX_ITEMS or len(value) > MAX_VALUE_BYTES:
-        raise BadRequest("The conversation is too large: start another one.", "conversation")
-    return value
-
-
 def _key(client: str, conversation_id: str) -> str:
-    return f"conversation:{client}:{conversation_id}"
+    return f"{client}:{conversation_id}"

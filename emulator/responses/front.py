@@ -19,7 +19,7 @@ from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.errors import BadRequest, EmulatorError
-from emulator.events import UpstreamAccepted, new_id
+from emulator.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.responses import compaction, items
 from emulator.responses.chat import at_client_place, chat_request
 from emulator.responses.configuration import EffectiveSettings
@@ -35,9 +35,14 @@ from emulator.responses.stored import StoredResponses
 from emulator.responses.tools import added_tools, to_chat_tools
 from emulator.responses.writer import ResponseWriter, usage_json
 from emulator.settings import Order
+from emulator.upstream.metering import estimate_tokens
 
 log = structlog.get_logger()
 
+_FULL = 0.8
+"""The part of a model's context that a prompt may take without compaction, if the client does not say it."""
+_WORTH = 0.25
+"""The part of the threshold that a summary must replace: it costs a model turn."""
 _ENDS = ("response.completed", "response.incomplete")
 _ANSWERED_WITH_WORDS = {"tools": None, "tool_choice": "none", "text": None}
 
@@ -56,8 +61,9 @@ class ResponseStream:
     """The types of hosted tools that were removed from the request."""
     initial: Json
     """The response before its first item."""
-    save: Callable[[Json], None]
-    """Stores the response in its current state, unless the client sent ``store: false``."""
+    save: Callable[[Json], bool]
+    """Stores the response in its current state. Returns False if that failed, or the client does not want it
+    (``store: false``)."""
 
     def failed(self, error: EmulatorError) -> Json:
         """The response after a failure."""
@@ -100,6 +106,11 @@ class ResponseFront:
             read.added_tools,
         )
         answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
+        if not read.compacts and self._is_too_long(read):
+            after = partial(self._after_summary, client, request, input_items, order)
+            asked = self._read(client, request, input_items, compacts=True).answer_request
+            summarized = expand_relayed_chunks(asked, self.pipeline.answer(asked))
+            answer = summary.with_summary(summarized, answer, after)
         items_so_far = [*read.history, *input_items]
         if read.compacts:
             answer = summary.summarized(answer)
@@ -107,38 +118,70 @@ class ResponseFront:
         start, event_log = initial_response(read.request), EventLog()
         writer = ResponseWriter(start, tools)
         events = writer.write(event_log.record(answer))
-        save: Callable[[Json], None] = _do_not_save
+        save: Callable[[Json], bool] = _do_not_save
         if request.store is not False:
-            save = partial(
-                self.stored.save,
-                client,
-                initial=start,
-                input_items=input_items,
-                tools=tools,
-                events=event_log,
-                pings=writer.pings,
-            )
+            save = partial(self.stored.save, client, input_items=input_items)
+            if request.stream or request.background:
+                recorded = (client, start, event_log, tools, writer.pings)
+                events = _before_end(lambda _: self.stored.save_stream(*recorded), events)
         if request.conversation is not None:
             save = self._save_in_conversation(save, client, request.conversation, input_items)
         if save is not _do_not_save:
-            events = _saved_before_end(save, events)
+            events = _before_end(save, events)
         if request.conversation is not None:
             turn = self.conversations.turn(client, request.conversation, read.history)
             events = _within(turn, events)
         return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
 
+    def _is_too_long(self, read: _ReadRequest) -> bool:
+        """Return True if the conversation is compacted first: its prompt exceeds the request's threshold.
+
+        Not while a program or cell waits for the results that end it: it resumes without a prompt.
+        Raises `BadRequest`.
+        """
+        managed = read.request.context_management
+        answer_request = read.answer_request
+        if not managed or self.pipeline.resumes_code(answer_request):
+            return False
+        threshold = managed[0].compact_threshold
+        if threshold is None:
+            threshold = int(_FULL * answer_request.route.context_length)
+        if not threshold:
+            place = "context_management[0].compact_threshold"
+            raise BadRequest(f"{place} is missing: the model's context is not known.", place)
+        others = ("assistant", "tool")  # what users say stays
+        replaced = [m.model_dump() for m in answer_request.chat.messages if m.role in others]
+        return (
+            estimate_tokens(replaced) > _WORTH * threshold
+            and self.pipeline.prompt_tokens(answer_request) > threshold
+        )
+
+    def _after_summary(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        order: Order | None,
+        text: str,
+    ) -> Iterator[AnswerEvent]:
+        """The answer to the conversation that the summary replaces."""
+        item = compaction.compaction_item(new_id("cmp_"), text)
+        read = self._read(client, request, [*input_items, item], order=order)
+        return expand_relayed_chunks(read.answer_request, self.pipeline.answer(read.answer_request))
+
     def _save_in_conversation(
-        self, save: Callable[[Json], None], client: str, key: str, input_items: list[Json]
-    ) -> Callable[[Json], None]:
+        self, save: Callable[[Json], bool], client: str, key: str, input_items: list[Json]
+    ) -> Callable[[Json], bool]:
         """Return ``save``, extended to add a finished turn to the conversation."""
 
-        def save_both(response: Json) -> None:
-            save(response)
+        def save_both(response: Json) -> bool:
+            is_saved = save(response)
             if response["status"] in ("completed", "incomplete"):
                 try:
                     self.conversations.add(client, key, [*input_items, *response["output"]])
                 except EmulatorError as error:  # the client gets its answer anyway
                     log.warning("turn not added to its conversation", reason=error.message)
+            return is_saved
 
         return save_both
 
@@ -210,7 +253,7 @@ class ResponseFront:
             update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
             chat = chat.model_copy(update=update)
             answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
-            answer_request = replace(answer_request, shows_cells=True)
+            answer_request = replace(answer_request, shows_hosted=True)
         except EmulatorError as error:
             raise at_client_place(error, offered.places, configuration.format_place) from error
         return _ReadRequest(
@@ -218,11 +261,12 @@ class ResponseFront:
         )
 
 
-def _do_not_save(response: Json) -> None:
+def _do_not_save(response: Json) -> bool:  # noqa: ARG001
     """The ``save`` of a response with ``store: false``."""
+    return False
 
 
-def _saved_before_end(save: Callable[[Json], None], events: StreamEvents) -> StreamEvents:
+def _before_end(save: Callable[[Json], object], events: StreamEvents) -> StreamEvents:
     """Pass on the events, and save the response before its client receives the last event."""
     for event in events:
         if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:

@@ -20,7 +20,7 @@ from emulator.responses.tools import chat_names, qualified
 
 
 def messages(items: Sequence[Item]) -> list[Message]:
-    """Convert ``items``, in order. Models do not see the reasoning of earlier turns.
+    """Convert ``items``, in order. Only native models see the reasoning of earlier turns.
 
     Calls become ``tool_calls`` of the preceding assistant message, as in chat, so that a suspended program
     finds the results of its calls (`resume.py`).
@@ -28,8 +28,11 @@ def messages(items: Sequence[Item]) -> list[Message]:
     items = without_replaced(items)
     chat = _Chat(items)
     before: Item | None = None
-    for item in _without_reasoning(items):
+    for item in items:
         match item:
+            case item_types.ReasoningItem():
+                chat.add_reasoning(item.text)
+                continue
             case item_types.MessageItem(role=role, content=parts):
                 content = _content(role, parts)
                 if isinstance(content, str) and isinstance(before, _BEFORE_BREAK):
@@ -51,16 +54,11 @@ def messages(items: Sequence[Item]) -> list[Message]:
             case item_types.ApprovalResponseItem():
                 chat.add_decision(item)
             case item_types.CompactionItem(encrypted_content=hidden):
-                if (summary := summary_of(hidden)) is not None:
-                    chat.messages.append(Message(role="user", content=summary))
+                chat.add_summary(summary_of(hidden))
             case item_types.CodeCallItem():
                 chat.add_cell(item)
         before = item
-    return chat.messages
-
-
-def _without_reasoning(items: Sequence[Item]) -> list[Item]:
-    return [one for one in items if not isinstance(one, item_types.ReasoningItem)]
+    return chat.with_reasoning()
 
 
 _BEFORE_BREAK = (item_types.CodeCallItem, item_types.CallOutputItem)
@@ -81,6 +79,22 @@ class _Chat:
         """The programs and cells without a call so far, by id."""
         self._places: dict[str, int] = {}
         """The id of a program or cell -> the place of the message with its first call."""
+        self._reasoning: dict[int, str] = {}
+        """The place of an answer -> the reasoning before it."""
+
+    def add_summary(self, summary: str | None) -> None:
+        if summary is not None:
+            self.messages.append(Message(role="user", content=summary))
+
+    def add_reasoning(self, text: str) -> None:
+        at = len(self.messages)
+        self._reasoning[at] = "\n".join(filter(None, (self._reasoning.get(at), text)))
+
+    def with_reasoning(self) -> list[Message]:
+        for at, text in self._reasoning.items():
+            if at < len(self.messages) and self.messages[at].role == "assistant" and text:
+                self._change(at, reasoning=text)
+        return self.messages
 
     def add_program(self, item: item_types.ProgramItem | item_types.ProgramOutputItem) -> None:
         """Add a program to the message that will have its first call, or its end to that message."""

@@ -147,6 +147,17 @@ class ApprovalResponseItem(ItemModel):
 class ReasoningItem(ItemModel):
     type: Literal["reasoning"]
     id: str
+    summary: Any = None
+    content: Any = None
+
+    @property
+    def text(self) -> str:
+        """The reasoning, or its summary, as far as the item has it in the clear."""
+        parts = self.content or self.summary
+        texts = (
+            [p.get("text") for p in parts if isinstance(p, dict)] if isinstance(parts, list) else ()
+        )
+        return "\n".join(text for text in texts if isinstance(text, str))
 
 
 class CellOutput(ItemModel):

@@ -10,7 +10,7 @@ from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import hosted_items, tool_items
-from emulator.responses.item_types import ITEMS, PARTS, ImagePart, Item, Part
+from emulator.responses.item_types import ITEMS, PARTS, ImagePart, Item, Part, ReasoningItem
 
 Json: TypeAlias = dict[str, Any]
 
@@ -129,8 +129,7 @@ def _parsed(item: Json, place: str) -> Item:
     model, _ = ITEMS[item["type"]]
     fields = dict(item)
     for name in ("content", "output"):
-        # The model never sees earlier reasoning, so the parts of a reasoning item are not parsed.
-        if name in model.model_fields:
+        if name in model.model_fields and model is not ReasoningItem:
             fields[name] = _parts(item.get(name), f"{place}.{name}")
     return validated(model, fields, place)
 

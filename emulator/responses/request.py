@@ -23,7 +23,6 @@ CODE_OUTPUTS = "code_interpreter_call.outputs"
 
 _UNSUPPORTED: Mapping[str, str] = {
     "prompt": "Prompt templates are not supported; send input and instructions.",
-    "context_management": "Automatic compaction is not supported; remove context_management.",
     "moderation": "Moderation is not supported; remove moderation.",
 }
 
@@ -44,6 +43,12 @@ class TextOptions(Lenient):
 class ReasoningOptions(Lenient):
     effort: str | None = None
     summary: str | None = None
+
+
+class ContextManagement(Lenient):
+    type: Literal["compaction"]
+    compact_threshold: int | None = Field(None, ge=1)
+    """Tokens of a prompt beyond which the conversation is compacted first."""
 
 
 def _check_metadata(value: Any) -> Any:
@@ -87,6 +92,7 @@ class ResponseRequest(BaseModel):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     metadata: Metadata | None = None
     include: list[str] | None = None
+    context_management: list[ContextManagement] | None = None
     background: bool | None = None
     store: bool | None = None
     stream: bool | None = None

@@ -7,12 +7,19 @@ Knows nothing of HTTP.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import structlog
 
 from emulator import json_codec
+from emulator.database import (
+    MAX_VALUE_BYTES,
+    Database,
+    DatabaseFailed,
+    Documents,
+    database_failures,
+)
 from emulator.errors import BadRequest, NotFound
 from emulator.events import AnswerEvent, UpstreamAccepted
 from emulator.responses import event_log
@@ -20,98 +27,139 @@ from emulator.responses.conversations import are_items
 from emulator.responses.event_log import EventLog
 from emulator.responses.items import Json, quoted
 from emulator.responses.writer import ResponseWriter
-from emulator.storage.key_value import (
-    MAX_VALUE_BYTES,
-    KeyValueStore,
-    StoreFailed,
-    store_failures,
-)
 
 log = structlog.get_logger()
 
+LIVE = ("queued", "in_progress")
+"""States of a response that has not ended."""
+_TOO_LARGE = {"code": "server_error", "message": "The response is too large to be stored."}
+STREAM_SECONDS = 3600.0
+"""How long a client may resume a stream."""
 _MAX_ID = 128
+_FIELDS = frozenset(
+    "background completed_at created_at id output previous_response_id status".split()
+)
+"""What is read of every stored response."""
 _DAMAGED = (ValueError, TypeError, LookupError, AttributeError)
 """What reading a record of another shape raises."""
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    initial: Json
-    """The response before its first item."""
     response: Json
     input: list[Json]
-    rows: Any
-    """The answer's events, as `event_log` writes them."""
     size: int
-    tools: list[Json] = field(default_factory=list)
-    """The tools that the input added."""
-    pings: list[int] = field(default_factory=list)
-    """The sequence numbers of the stream's pings, which are not replayed."""
 
     @property
     def items(self) -> list[Json]:
         """The items of this turn."""
         return [*self.input, *self.response["output"]]
 
-    def events(self) -> Iterator[Json]:
-        """Replay the stream exactly, except for its pings. Raises `NotFound` for a record that is damaged."""
-        try:
-            finished = self.response["completed_at"] or 0
-            writer = ResponseWriter(
-                self.initial, self.tools, pings=self.pings, now=lambda: finished
+
+class StoredStream(NamedTuple):
+    """What replays a response's events."""
+
+    initial: Json
+    """The response before its first item."""
+    rows: Any
+    """The answer's events, as `event_log` writes them."""
+    tools: list[Json]
+    """The tools that the input added."""
+    pings: list[int]
+    """The sequence numbers of the stream's pings, which are not replayed."""
+
+
+class StoredResponses:
+    """Without a database, nothing is saved and nothing is found."""
+
+    def __init__(
+        self,
+        database: Database | None,
+        seconds: float,
+        *,
+        max_read: int = 1000,
+        max_read_bytes: int = 32 * 2**20,
+    ) -> None:
+        """One request may read ``max_read`` earlier responses."""
+        self.max_read = max_read
+        self.max_read_bytes = max_read_bytes
+        self.database = database
+        if database is not None:
+            self._responses: Documents[bytes] = Documents(database, "response", seconds=seconds)
+            self._items: Documents[str] = Documents(
+                database, "item", str, seconds=seconds, max_bytes=32 * 2**20
             )
-            answer: list[AnswerEvent] = event_log.load(self.rows)
+            self._streams: Documents[StoredStream] = Documents(
+                database, "stream", StoredStream, seconds=STREAM_SECONDS, max_bytes=64 * 2**20
+            )
+
+    def save(self, client: str, response: Json, *, input_items: Sequence[Json]) -> bool:
+        """Save a response. Once it has ended, it does not change.
+
+        Returns False if that failed, which is only logged, because the client gets the response anyway.
+        """
+        if self.database is None:
+            return False
+        value = json_codec.dumps({"response": response, "input": input_items})
+        if len(value) > MAX_VALUE_BYTES and response.get("background"):
+            response = {**response, "output": [], "status": "failed", "error": _TOO_LARGE}
+            value = json_codec.dumps({"response": response, "input": input_items})
+        if len(value) > MAX_VALUE_BYTES:
+            log.warning("response not saved: it is too large", bytes=len(value))
+            return False
+        key = _key(client, response["id"])
+        try:
+            self._items.put({_key(client, item["id"]): key for item in response["output"]})
+            if response.get("background"):
+                self._responses.change(key, lambda old: value if _is_live(old) else old or value)
+            else:
+                self._responses.put({key: value})
+        except DatabaseFailed as error:
+            log.warning("response not saved", reason=str(error))
+            return False
+        return True
+
+    def save_stream(
+        self,
+        client: str,
+        initial: Json,
+        events: EventLog,
+        tools: Sequence[Json] = (),
+        pings: Collection[int] = (),
+    ) -> None:
+        """Save a response's events, as long as its client may resume the stream. A failure is only logged."""
+        if self.database is None:
+            return
+        stream = StoredStream(initial, events.dump(), [*tools], sorted(pings))
+        if len(self._streams.dump(stream)) > MAX_VALUE_BYTES:
+            log.warning("the stream of a response cannot be resumed: it is too large")
+            return
+        try:
+            self._streams.put({_key(client, initial["id"]): stream})
+        except DatabaseFailed as error:
+            log.warning("the stream of a response cannot be resumed", reason=str(error))
+
+    def events(self, client: str, response: Json) -> Iterator[Json]:
+        """Replay the stream exactly, except for its pings. Raises `NotFound`, `StoreUnavailable`."""
+        with database_failures("The events cannot be read"):
+            stream = self._streams.get(_key(client, response["id"]))
+        if stream is None:
+            message = (
+                "The events of this response are not stored: it was neither streamed nor made in the "
+                f"background, or it is older than {STREAM_SECONDS / 60:g} minutes."
+            )
+            raise NotFound(message, "response_id")
+        try:
+            finished = response["completed_at"] or 0
+            writer = ResponseWriter(
+                stream.initial, stream.tools, pings=stream.pings, now=lambda: finished
+            )
+            answer: list[AnswerEvent] = event_log.load(stream.rows)
             events = [e for e in writer.write(answer) if not isinstance(e, UpstreamAccepted)]
         except _DAMAGED as error:
             log.warning("stream not replayed: it cannot be read", error=repr(error))
             raise NotFound("The events of this response cannot be read.", "response_id") from error
         return iter(events)
-
-
-@dataclass(frozen=True)
-class StoredResponses:
-    """Without a store, nothing is saved and nothing is found."""
-
-    store: KeyValueStore | None
-    seconds: float
-    max_read: int = 1000
-    """The maximum number of earlier responses that one request may read."""
-    max_read_bytes: int = 32 * 2**20
-
-    def save(
-        self,
-        client: str,
-        response: Json,
-        *,
-        initial: Json,
-        input_items: Sequence[Json],
-        tools: Sequence[Json] = (),
-        events: EventLog,
-        pings: Collection[int] = (),
-    ) -> None:
-        """Save a response. A failure is only logged, because the client gets the response anyway."""
-        if self.store is None:
-            return
-        fields = {
-            "begun": initial,
-            "response": response,
-            "input": input_items,
-            "rows": events.dump(),
-        }
-        if tools:
-            fields["tools"] = tools
-        if pings:
-            fields["pings"] = sorted(pings)
-        value = json_codec.dumps(fields)
-        if len(value) > MAX_VALUE_BYTES:
-            log.warning("response not saved: it is too large", bytes=len(value))
-            return
-        key = response["id"].encode()
-        items = {_item(client, item["id"]): key for item in response["output"]}
-        try:
-            self.store.put({**items, _response(client, response["id"]): value}, self.seconds)
-        except StoreFailed as error:
-            log.warning("response not saved", reason=str(error))
 
     def get(self, client: str, key: str) -> StoredResponse:
         """Raises `NotFound`, `StoreUnavailable`."""
@@ -123,13 +171,10 @@ class StoredResponses:
     def delete(self, client: str, key: str) -> None:
         """Raises `NotFound`, `StoreUnavailable`."""
         stored = self.get(client, key)
-        keys = [
-            _response(client, key),
-            *(_item(client, item["id"]) for item in stored.response["output"]),
-        ]
-        assert self.store is not None
-        with store_failures("The response cannot be deleted"):
-            self.store.delete(keys)
+        with database_failures("The response cannot be deleted"):
+            self._responses.delete([_key(client, key)])
+            self._items.delete([_key(client, item["id"]) for item in stored.response["output"]])
+            self._streams.delete([_key(client, key)])
 
     def history(self, client: str, key: str | None) -> list[Json]:
         """Return the items of a response and of all earlier ones, in order.
@@ -144,7 +189,7 @@ class StoredResponses:
                 message = f"Previous response with id {quoted(key)} not found."
                 code = "previous_response_not_found"
                 raise BadRequest(message, "previous_response_id", code)
-            if stored.response.get("status") in ("queued", "in_progress"):
+            if stored.response.get("status") in LIVE:
                 message = f"Previous response with id {quoted(key)} is still in progress."
                 raise BadRequest(message, "previous_response_id")
             chain.append(stored.items)
@@ -188,35 +233,21 @@ class StoredResponses:
 
     def _item(self, reader: _BoundedReader, key: str) -> Json | None:
         """Return a stored item, or None. Raises `BadRequest` or `StoreUnavailable`."""
-        owner = self._get(_item(reader.client, key)) if len(key) <= _MAX_ID else None
-        stored = reader.find(owner.decode(errors="replace")) if owner is not None else None
+        owner = None
+        if self.database is not None and len(key) <= _MAX_ID:
+            with database_failures("Responses cannot be read"):
+                owner = self._items.get(_key(reader.client, key))
+        stored = reader.find(owner.rpartition(":")[2]) if owner is not None else None
         items = stored.items if stored is not None else []
         return next((item for item in items if item["id"] == key), None)
 
     def find(self, client: str, key: str) -> StoredResponse | None:
         """Raises `StoreUnavailable`."""
-        value = self._get(_response(client, key)) if len(key) <= _MAX_ID else None
-        if value is None:
+        if self.database is None or len(key) > _MAX_ID:
             return None
-        try:
-            fields = json_codec.loads(value)
-            stored = StoredResponse(initial=fields.pop("begun"), **fields, size=len(value))
-            response, initial = stored.response, stored.initial
-            valid = are_items(stored.items) and are_items(initial.get("output", []))
-            if not (valid and isinstance(response["previous_response_id"], str | None)):
-                raise ValueError("its items are invalid")
-            if missing := initial.keys() - response.keys():
-                raise ValueError(f"it has no {min(missing)}")
-            return stored
-        except _DAMAGED as error:  # written by a version with other fields, or by another program
-            log.warning("response ignored: it cannot be read", error=str(error))
-            return None
-
-    def _get(self, key: str) -> bytes | None:
-        if self.store is None:
-            return None
-        with store_failures("Responses cannot be read"):
-            return self.store.get(key)
+        with database_failures("Responses cannot be read"):
+            value = self._responses.get(_key(client, key))
+        return None if value is None else _read(value)
 
 
 class _BoundedReader:
@@ -240,9 +271,27 @@ class _BoundedReader:
         return self._responses[key]
 
 
-def _response(client: str, key: str) -> str:
-    return f"response:{client}:{key}"
+def _read(value: bytes) -> StoredResponse | None:
+    try:
+        fields = json_codec.loads(value)
+        stored = StoredResponse(**fields, size=len(value))
+        response = stored.response
+        if not (are_items(stored.items) and isinstance(response["id"], str)):
+            raise ValueError("its items are invalid")
+        if not isinstance(response["previous_response_id"], str | None):
+            raise ValueError("its previous response is invalid")
+        if missing := _FIELDS - response.keys():
+            raise ValueError(f"it has no {min(missing)}")
+        return stored
+    except _DAMAGED as error:  # written by a version with other fields, or by another program
+        log.warning("response ignored: it cannot be read", error=str(error))
+        return None
 
 
-def _item(client: str, key: str) -> str:
-    return f"item:{client}:{key}"
+def _is_live(value: bytes | None) -> bool:
+    stored = None if value is None else _read(value)
+    return stored is None or stored.response.get("status") in LIVE
+
+
+def _key(client: str, key: str) -> str:
+    return f"{client}:{key}"

@@ -1,13 +1,10 @@
-"""What outlives a request: values under keys, files, containers and their contents.
+"""Files and containers, and their contents.
 
-    key_value     small values that expire (programs between turns, responses), in SQLite or Redis
     files         files that clients upload
     containers    containers and their files
+    blob_store    contents in a folder or an object store, and their rows in the database
     budgets       tokens that a client may spend
-
-Files and containers are built on `blob_store`: contents, and an index of them. One machine has both in a
-folder, the index in SQLite. Several replicas have contents in a mounted folder or an object store
-(`object_contents`), and the index in PostgreSQL (`shared_index`).
+    version_1     what an earlier version had stored
 
 Laws: everything belongs to a client and does not exist for another one; what is stored is whole or absent,
 also after a crash; quotas are checked before bytes are stored. Nothing here knows HTTP, or what runs in a

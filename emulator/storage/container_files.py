@@ -1,4 +1,4 @@
-"""The files of a container: their rows in the index, and their paths. Does not know who owns the container.
+"""The files of a container: their rows, and their paths. Does not know who owns the container.
 
 A path names a regular file below `ROOT`. Together the paths can exist in a sandbox: none is a folder of
 another.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from emulator.database.database import Queries
 from emulator.errors import BadRequest, NotFound, TooLarge
-from emulator.storage.blob_store import BlobStore
+from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Content, ContentRows
 from emulator.storage.files import check_name
-from emulator.storage.index import CONTENT_COLUMN, Content, Rows
 
 ROOT = "/mnt/data/"
 MAX_SEGMENTS = 8
@@ -81,7 +81,7 @@ class ByteQuota:
             )
 
 
-def quota_for(rows: Rows, container_id: str, path: str, limit: int) -> ByteQuota:
+def quota_for(rows: Queries, container_id: str, path: str, limit: int) -> ByteQuota:
     """The quota for a file at ``path``: a file that it replaces does not count as used."""
     used = rows.one(
         "SELECT coalesce(sum(bytes), 0) FROM container_files JOIN contents ON content = key "
@@ -93,7 +93,12 @@ def quota_for(rows: Rows, container_id: str, path: str, limit: int) -> ByteQuota
 
 
 def put(
-    rows: Rows, folder: BlobStore, container_id: str, path: str, stored: Content, source: Source
+    rows: ContentRows,
+    folder: BlobStore,
+    container_id: str,
+    path: str,
+    stored: Content,
+    source: Source,
 ) -> ContainerFile:
     """Make ``stored`` the file at ``path``. A file that it replaces keeps its id and age.
 
@@ -116,7 +121,7 @@ def put(
     return file
 
 
-def find(rows: Rows, container_id: str, file_id: str) -> tuple[ContainerFile, str]:
+def find(rows: Queries, container_id: str, file_id: str) -> tuple[ContainerFile, str]:
     """A file, and the key of its contents. Raises `NotFound`."""
     row = rows.one(f"{_SELECT} AND id = :id", container_id=container_id, id=file_id)
     if row is None:
@@ -125,20 +130,20 @@ def find(rows: Rows, container_id: str, file_id: str) -> tuple[ContainerFile, st
     return ContainerFile(*values), key
 
 
-def all_of(rows: Rows, container_id: str) -> Sequence[ContainerFile]:
+def all_of(rows: Queries, container_id: str) -> Sequence[ContainerFile]:
     """Oldest first."""
     found = rows.all(f"{_SELECT} ORDER BY id", container_id=container_id)
     return [ContainerFile(*row[:-1]) for row in found]
 
 
-def remove(rows: Rows, container_id: str, file_id: str) -> None:
+def remove(rows: ContentRows, container_id: str, file_id: str) -> None:
     """Raises `NotFound`."""
     query = "SELECT content FROM container_files WHERE container_id = :container_id AND id = :id"
     if not rows.remove_contents(query, container_id=container_id, id=file_id):
         raise not_found(file_id)
 
 
-def remove_all(rows: Rows, container_id: str) -> None:
+def remove_all(rows: ContentRows, container_id: str) -> None:
     rows.remove_contents(
         "SELECT content FROM container_files WHERE container_id = :id", id=container_id
     )
@@ -148,7 +153,7 @@ def not_found(file_id: str) -> NotFound:
     return NotFound(f"Container file {file_id!r} not found.", "file_id", "container_file_not_found")
 
 
-def _check_path_is_free(rows: Rows, container_id: str, path: str) -> None:
+def _check_path_is_free(rows: Queries, container_id: str, path: str) -> None:
     """Raises `BadRequest` if path and another one cannot both exist, or there are too many."""
     query = "SELECT path FROM container_files WHERE container_id = :id AND path != :path"
     others = [other for (other,) in rows.all(query, id=container_id, path=path)]

@@ -1,4 +1,4 @@
-"""Containers as rows of the index: owner, state, version of their files.
+"""Containers as rows: owner, state, version of their files.
 
     running ── not used for `expires_minutes` ──► expired ── swept: files removed ──► ended
                                                      ── `REMEMBERED_SECONDS` later ──► row removed
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from emulator.database.database import Queries
 from emulator.errors import NotFound
 from emulator.settings import MemoryLimit
-from emulator.storage.index import Rows
 
 REMEMBERED_SECONDS = 86_400
 """An expired container is still listed this long."""
@@ -78,7 +78,7 @@ class Container:
         }
 
 
-def insert(rows: Rows, container: Container) -> None:
+def insert(rows: Queries, container: Container) -> None:
     rows.run(
         "INSERT INTO containers (id, client, name, created_at, last_active_at, expires_minutes, "
         "memory_limit, stateful, approval) VALUES (:id, :client, :name, :created_at, "
@@ -87,7 +87,7 @@ def insert(rows: Rows, container: Container) -> None:
     )
 
 
-def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
+def find(rows: Queries, client: str, container_id: str, now: int) -> Container:
     """A container, even if it has expired. Raises `NotFound`."""
     row = rows.one(f"{_SELECT} AND id = :id", client=client, id=container_id, now=now)
     if row is None:
@@ -95,25 +95,25 @@ def find(rows: Rows, client: str, container_id: str, now: int) -> Container:
     return _container(row)
 
 
-def find_named(rows: Rows, client: str, name: str, now: int) -> Container | None:
+def find_named(rows: Queries, client: str, name: str, now: int) -> Container | None:
     """The newest running container of that name."""
     query = f"{_SELECT} AND name = :name AND {_RUNNING} ORDER BY id DESC"
     row = rows.one(query, client=client, name=name, now=now)
     return None if row is None else _container(row)
 
 
-def all_of(rows: Rows, client: str, name: str | None, now: int) -> list[Container]:
+def all_of(rows: Queries, client: str, name: str | None, now: int) -> list[Container]:
     """The containers of that name, or all; including expired ones. Oldest first."""
     query = f"{_SELECT}{' AND name = :name' if name else ''} ORDER BY id"
     return [_container(row) for row in rows.all(query, client=client, name=name, now=now)]
 
 
-def count_running(rows: Rows, client: str, now: int) -> int:
+def count_running(rows: Queries, client: str, now: int) -> int:
     query = f"SELECT count(*) FROM containers WHERE client = :client AND {_RUNNING}"
     return int(rows.one(query, client=client, now=now)[0])
 
 
-def check_running(rows: Rows, container_id: str, now: int) -> int:
+def check_running(rows: Queries, container_id: str, now: int) -> int:
     """The version of the container's files. Raises `NotFound` unless it is running."""
     query = f"SELECT {_RUNNING}, version FROM containers WHERE id = :id"
     row = rows.one(query, id=container_id, now=now)
@@ -124,30 +124,31 @@ def check_running(rows: Rows, container_id: str, now: int) -> int:
     return int(row[1])
 
 
-def touch(rows: Rows, container_id: str, now: int) -> None:
+def touch(rows: Queries, container_id: str, now: int) -> None:
     query = f"UPDATE containers SET last_active_at = :now WHERE id = :id AND {_RUNNING}"
     rows.run(query, id=container_id, now=now)
 
 
-def begin_session(rows: Rows, container_id: str) -> bool:
+def begin_session(rows: Queries, container_id: str) -> bool:
     """Mark the session as started. Returns True if an earlier one was not marked as ended."""
-    query = "SELECT 1 FROM container_sessions WHERE id = :id"
-    if rows.one(query, id=container_id) is not None:
-        return True
-    query = "INSERT INTO container_sessions SELECT id FROM containers WHERE id = :id"
-    rows.run(query, id=container_id)
-    return False
+    query = (
+        "INSERT INTO container_sessions SELECT id FROM containers WHERE id = :id "
+        "AND NOT EXISTS (SELECT 1 FROM container_sessions WHERE id = :id)"
+    )
+    if rows.run(query, id=container_id):
+        return False
+    return rows.one("SELECT 1 FROM container_sessions WHERE id = :id", id=container_id) is not None
 
 
-def end_session(rows: Rows, container_id: str) -> None:
+def end_session(rows: Queries, container_id: str) -> None:
     rows.run("DELETE FROM container_sessions WHERE id = :id", id=container_id)
 
 
-def add_version(rows: Rows, container_id: str) -> None:
+def add_version(rows: Queries, container_id: str) -> None:
     rows.run("UPDATE containers SET version = version + 1 WHERE id = :id", id=container_id)
 
 
-def end_expired(rows: Rows, now: int) -> Sequence[str]:
+def end_expired(rows: Queries, now: int) -> Sequence[str]:
     """Mark the containers that have expired since the last call as ended. Returns their ids."""
     query = f"SELECT id FROM containers WHERE NOT ended AND {_EXPIRES_AT} <= :now"
     found = [container_id for (container_id,) in rows.all(query, now=now)]
@@ -156,13 +157,13 @@ def end_expired(rows: Rows, now: int) -> Sequence[str]:
     return found
 
 
-def forget_expired(rows: Rows, now: int) -> None:
+def forget_expired(rows: Queries, now: int) -> None:
     """Remove the ended containers that expired `REMEMBERED_SECONDS` ago."""
     query = f"DELETE FROM containers WHERE ended AND {_EXPIRES_AT} <= :then"
     rows.run(query, then=now - REMEMBERED_SECONDS)
 
 
-def remove(rows: Rows, container_id: str) -> bool:
+def remove(rows: Queries, container_id: str) -> bool:
     """Returns True unless it was already marked as ended."""
     fresh = rows.run("DELETE FROM containers WHERE id = :id AND NOT ended", id=container_id)
     rows.run("DELETE FROM containers WHERE id = :id", id=container_id)

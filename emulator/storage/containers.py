@@ -13,10 +13,11 @@ from typing import IO, BinaryIO
 
 import structlog
 
+from emulator.database.database import Queries
 from emulator.errors import BadRequest, StorageFailed
 from emulator.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
-from emulator.storage.blob_store import BlobStore
+from emulator.storage.blob_store import BlobStore, Content, ContentRows
 from emulator.storage.container_files import (
     ROOT,
     ByteQuota,
@@ -27,9 +28,11 @@ from emulator.storage.container_files import (
 )
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files, check_file_size
-from emulator.storage.index import Content, Rows
 
 log = structlog.get_logger()
+
+_MAX_RUNNING = 256
+"""Containers of one client."""
 
 
 class Containers:
@@ -48,9 +51,7 @@ class Containers:
         self._folder = folder
         self._uploaded = files
         self._settings = settings
-        with folder.transaction() as rows:
-            for statement in (*container_rows.TABLES, container_files.TABLE):
-                rows.run(statement)
+        folder.make_tables(*container_rows.TABLES, container_files.TABLE)
 
     def create(
         self,
@@ -99,7 +100,7 @@ class Containers:
 
     def get(self, client: str, container_id: str, *, even_expired: bool = False) -> Container:
         """Raises `NotFound`, with code ``container_expired`` for a container that has expired."""
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             container = container_rows.find(rows, client, container_id, self._folder.now())
         if container.status == "expired" and not even_expired:
             raise container_rows.expired(container_id)
@@ -132,7 +133,7 @@ class Containers:
         If the disk is full or fails, the container can be used anyway.
         """
         try:
-            with self._folder.transaction() as rows:
+            with self._folder.rows() as rows:
                 container_rows.touch(rows, container_id, self._folder.now())
         except StorageFailed as error:
             log.warning("the use of a container was not recorded", reason=error.message)
@@ -143,7 +144,7 @@ class Containers:
         Returns False if that cannot be recorded: as with `touch`, the container can be used anyway.
         """
         try:
-            with self._folder.transaction() as rows:
+            with self._folder.rows() as rows:
                 return container_rows.begin_session(rows, container_id)
         except StorageFailed as error:
             log.warning("the session of a container was not recorded", reason=error.message)
@@ -152,7 +153,7 @@ class Containers:
     def end_session(self, container_id: str) -> None:
         """The variables are gone, and the client is informed."""
         try:
-            with self._folder.transaction() as rows:
+            with self._folder.rows() as rows:
                 container_rows.end_session(rows, container_id)
         except StorageFailed as error:
             log.warning("the end of a container's session was not recorded", reason=error.message)
@@ -182,17 +183,17 @@ class Containers:
 
     def version(self, container_id: str) -> int:
         """A number that changes whenever a user adds, replaces or removes a file."""
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             return self._check_running(rows, container_id)
 
     def files(self, container_id: str) -> Sequence[ContainerFile]:
         """Oldest first."""
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             self._check_running(rows, container_id)
             return container_files.all_of(rows, container_id)
 
     def file(self, container_id: str, file_id: str) -> ContainerFile:
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             self._check_running(rows, container_id)
             return container_files.find(rows, container_id, file_id)[0]
 
@@ -204,7 +205,7 @@ class Containers:
         Raises `BadRequest`, `TooLarge`, `StorageFailed`.
         """
         check_path(path)
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             self._check_running(rows, container_id)
             quota = quota_for(rows, container_id, path, self._settings.container_bytes)
 
@@ -219,9 +220,12 @@ class Containers:
 
     def open(self, container_id: str, file_id: str) -> BinaryIO:
         """The contents as they are now, whatever happens to the file later. The caller closes them."""
-        with self._folder.transaction() as rows:
+
+        def find(rows: Queries) -> str:
             self._check_running(rows, container_id)
-            return self._folder.open(container_files.find(rows, container_id, file_id)[1])
+            return container_files.find(rows, container_id, file_id)[1]
+
+        return self._folder.open(find)
 
     def read(self, container_id: str, file_id: str) -> bytes:
         with self.open(container_id, file_id) as content:
@@ -233,20 +237,22 @@ class Containers:
             container_files.remove(rows, container_id, file_id)
             container_rows.add_version(rows, container_id)
 
-    def _insert(self, rows: Rows, container: Container) -> None:
-        most = self._settings.max_containers
-        if container_rows.count_running(rows, container.client, container.created_at) >= most:
+    def _insert(self, rows: Queries, container: Container) -> None:
+        if (
+            container_rows.count_running(rows, container.client, container.created_at)
+            >= _MAX_RUNNING
+        ):
             raise BadRequest(
-                f"There are already {most} containers, the limit: delete some first.",
+                f"There are already {_MAX_RUNNING} containers, the limit: delete some first.",
                 code="too_many_containers",
             )
         container_rows.insert(rows, container)
 
-    def _check_running(self, rows: Rows, container_id: str) -> int:
+    def _check_running(self, rows: Queries, container_id: str) -> int:
         return container_rows.check_running(rows, container_id, self._folder.now())
 
     def _put(
-        self, rows: Rows, container_id: str, path: str, stored: Content, source: Source
+        self, rows: ContentRows, container_id: str, path: str, stored: Content, source: Source
     ) -> ContainerFile:
         # Again: other files may have been stored while this one was written.
         quota_for(rows, container_id, path, self._settings.container_bytes).check(stored.bytes)

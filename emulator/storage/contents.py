@@ -1,4 +1,4 @@
-"""Contents as files with random names in a folder. Knows nothing of the index.
+"""Contents as files with random names in a folder. Knows nothing of rows.
 
 `object_contents` stores them in an object store instead.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,7 +27,8 @@ cheap.
 """
 
 PIECE_BYTES = 256 * 1024
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+# NONBLOCK: opening a named pipe would wait for its writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -59,15 +61,15 @@ class Contents(Protocol):
 
 
 class FolderContents:
-    """`contents/` in a folder of this machine, or in one that several replicas have mounted."""
+    """A folder of this machine, or one that several replicas have mounted."""
 
     def __init__(self, folder: Path, *, shared: bool = False) -> None:
         """``shared``: several replicas have the folder, so writes are fsynced. Raises ``OSError``."""
         self._shared = shared
         # Other users of the machine must not read uploads.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = folder / "contents"
-        self._path.mkdir(mode=0o700, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._path = folder
         self._fd = os.open(self._path, _READ | os.O_DIRECTORY)
 
     def close(self) -> None:
@@ -103,9 +105,13 @@ class FolderContents:
 
     def open(self, key: str) -> BinaryIO:
         try:
-            return os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
+            file = os.fdopen(os.open(key, _READ, dir_fd=self._fd), "rb")
         except OSError as error:
             raise StorageFailed(f"The proxy cannot read the file: {error.strerror}.") from error
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise StorageFailed("The proxy cannot read the file: it is not a regular file.")
+        return file
 
     def scratch(self) -> IO[bytes]:
         return tempfile.TemporaryFile(dir=self._path)

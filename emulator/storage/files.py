@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
+from emulator.database.database import Queries
 from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.settings import Settings
-from emulator.storage.blob_store import BlobStore
-from emulator.storage.index import CONTENT_COLUMN, Rows
+from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+_MAX_FILES = 1000
+"""Of one client."""
 EXPIRES_SECONDS = range(3600, 2_592_001)
 """One hour to thirty days, like OpenAI."""
 
@@ -63,9 +65,7 @@ class Files:
     def __init__(self, folder: BlobStore, settings: Settings) -> None:
         self._folder = folder
         self._settings = settings
-        with folder.transaction() as rows:
-            rows.run(_TABLE)
-            rows.run(_INDEX)
+        folder.make_tables(_TABLE, _INDEX)
 
     def create(
         self,
@@ -109,18 +109,17 @@ class Files:
 
     def get(self, client: str, file_id: str) -> File:
         """Raises `NotFound`."""
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             return self._find(rows, client, file_id)[0]
 
     def open(self, client: str, file_id: str) -> BinaryIO:
         """The contents, which the caller closes. Raises `NotFound`."""
-        with self._folder.transaction() as rows:
-            return self._folder.open(self._find(rows, client, file_id)[1])
+        return self._folder.open(lambda rows: self._find(rows, client, file_id)[1])
 
     def list(self, client: str, *, purpose: str | None = None) -> Sequence[File]:
         """Oldest first."""
         query = f"{_SELECT}{' AND purpose = :purpose' if purpose else ''} ORDER BY id"
-        with self._folder.transaction() as rows:
+        with self._folder.rows() as rows:
             found = rows.all(query, client=client, now=self._folder.now(), purpose=purpose)
         return [File(*row[:-1]) for row in found]
 
@@ -138,7 +137,7 @@ class Files:
                 "SELECT content FROM files WHERE expires_at <= :now", now=self._folder.now()
             )
 
-    def _find(self, rows: Rows, client: str, file_id: str) -> tuple[File, str]:
+    def _find(self, rows: Queries, client: str, file_id: str) -> tuple[File, str]:
         """A file, and the key of its contents."""
         query = f"{_SELECT} AND id = :id"
         row = rows.one(query, client=client, id=file_id, now=self._folder.now())
@@ -150,9 +149,9 @@ class Files:
         check_file_size(size, self._settings)
 
     def _check_room(self, count: int, total: int) -> None:
-        if count > self._settings.max_files:
+        if count > _MAX_FILES:
             raise BadRequest(
-                f"There are already {self._settings.max_files} files, the limit: delete some first.",
+                f"There are already {_MAX_FILES} files, the limit: delete some first.",
                 "file",
                 "too_many_files",
             )

@@ -1,7 +1,7 @@
 """Contents as objects in an object store (``s3://bucket/prefix`` or any other that fsspec supports).
 
 An object is uploaded whole from a file on the local disk, so half of one never exists. The store's own
-library finds the credentials (environment, instance role). Knows nothing of the index.
+library finds the credentials (environment, instance role). Knows nothing of rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ObjectContents:
             self._files, root = fsspec.core.url_to_fs(
                 url, skip_instance_cache=True, use_listings_cache=False
             )
-            self._root = f"{root.rstrip('/')}/contents"
+            self._root = root.rstrip("/")
 
     def close(self) -> None:
         """Nothing is open between calls."""

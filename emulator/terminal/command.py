@@ -105,6 +105,10 @@ def _first_model(client: openai.OpenAI) -> str:
     return "any"
 
 
+def _with_scheme(url: str) -> str:
+    return url if "://" in url else f"http://{url}"
+
+
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = OptionParser(
         prog=f"{program} chat",
@@ -125,7 +129,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "--mcp", metavar="SERVER", action="append", default=[], help="a command in quotes, or a URL"
     )
     add("--model", help="the model (default: the first that the upstream lists)")
-    add("--url", default=URL, help=f"the proxy's URL ({URL})")
+    add("--url", default=URL, type=_with_scheme, help=f"the proxy's URL ({URL})")
     add("--key", default="any", help="a client key of the proxy")
     add("--yes", action="store_true", help="run every call without asking")
     return parser

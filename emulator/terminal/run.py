@@ -47,6 +47,16 @@ _INHERITED = frozenset(
 """The user's variables that an agent gets, with ``LC_*``. Others may be keys, or lead to the user's files."""
 
 
+_NO_MODEL = """No model server is configured. Name one that serves a model for agents:
+  {program} run {agent} --base-url http://127.0.0.1:11434/v1    (Ollama, llama.cpp, vLLM, LM Studio ...)
+  DEEPSEEK_API_KEY=... {program} run {agent}
+--local-model starts the embedded model of 135 million parameters, which is too small for an agent."""
+_SMALL_MODEL = (
+    "The embedded model of 135 million parameters serves: it is too small for an agent, and slow. "
+    "--base-url URL names another server."
+)
+
+
 class _CannotRun(Exception):
     """The message says why, and ``code`` is the exit code."""
 
@@ -80,11 +90,14 @@ def main(program: str, arguments: Sequence[str]) -> int:
             raise _CannotRun(
                 f"{name} is not on PATH; install it: {AGENTS[name].install}", _NOT_FOUND
             )
-        upstream = [] if configuration.upstream_is_configured else ["--local-model"]
+        if not configuration.upstream_is_configured:
+            raise _CannotRun(_NO_MODEL.format(program=program, agent=name), 2)
+        if configuration.settings.local_model:
+            print(_SMALL_MODEL, file=sys.stderr)
         for number in _SIGNALS:
             signal.signal(number, _exit)
         key = options.key or "any"
-        with _home() as home, _proxy([*upstream, *rest], key) as (url, model):
+        with _home() as home, _proxy(rest, key) as (url, model):
             connection = AgentConnection(url, options.model or model, key)
             return _run_agent(AGENTS[name], command, agent_arguments, connection, home)
     except ConfigurationError as error:
@@ -162,7 +175,7 @@ def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
     # -P: the working folder is the user's project, whose modules must not replace the standard library's.
     command = [sys.executable, "-P", "-m", "emulator", "serve"]
     # The last value of a flag counts: the user may choose another store, but no other address.
-    command += ["--store", ":memory:", "--files-dir", ":temporary:", *settings]
+    command += ["--database", ":memory:", *settings]
     command += ["--host", "127.0.0.1", "--port", port]
     with (
         tempfile.TemporaryFile() as log,  # without a name: the agent must not read the inspector's token

@@ -151,6 +151,8 @@ class _Cleaner:
             out[keyword] = value
 
     def enum(self, out: dict[str, Any], keyword: str, value: object, place: str) -> None:
+        if value is None:
+            return
         if not isinstance(value, list | tuple):
             raise SchemaError(f"enum must be an array, not {kind_of(value)}", place)
         if value:

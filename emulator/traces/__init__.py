@@ -2,7 +2,7 @@
 
 The rooms above write to `current`, the trace of the current request; it is None if nothing is recorded. They
 pass objects that they hold anyway (the list of a reply's pieces, the messages that are sent), so recording
-copies nothing and costs a few attributes per turn. Nothing is written to disk, no header and no key is
+copies nothing and costs a few attributes per turn. Nothing outlives the run, no header and no key is
 recorded, and clients are named by a digest.
 
     Traces.begin -> Trace (running) -> Traces.finish -> listeners, the last of them `TraceSender`
@@ -13,9 +13,9 @@ A finished `Trace` shows the request (``client``, ``model``, ``upstream``, ``pro
 ``turns_saved``, ``tokens_in``, ``tokens_out``, ``seconds``), and when each step happened: `timeline` returns
 these as `Span`s for OpenTelemetry. All times are seconds since ``began``, which is Unix time.
 
-The store has each trace as text (`transfer`), so that its size is known and that it can be in another
-process: several workers send theirs to the keeper, which has the store of all. Readers get pages of
-`TraceSummary`s (`listing`), whole traces, and `related` requests.
+The store has each trace as text (`transfer`) in a database: in memory, or in the folder of this run if
+several workers share it. Readers get pages of `TraceSummary`s (`listing`), whole traces, and
+`related` requests.
 
 Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 """
@@ -38,6 +38,7 @@ from emulator.traces.trace import (
     propagated_headers,
     record_span,
     record_time,
+    waiting,
     without_trace,
 )
 from emulator.traces.traces import Traces
@@ -60,5 +61,6 @@ __all__ = [
     "record_span",
     "record_time",
     "timeline",
+    "waiting",
     "without_trace",
 ]

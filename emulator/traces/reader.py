@@ -1,15 +1,15 @@
-"""Read the most recent requests from where they are stored: in this process, or in the keeper."""
+"""Read the most recent requests of all workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-from emulator.errors import ExecutionDelayed
-from emulator.shared.rpc import Call, KeeperUnavailable
-from emulator.traces.listing import PARAMETERS, TracePage
+from emulator.database import database_failures
+from emulator.traces.listing import TracePage
 from emulator.traces.related import RelatedRequests
+from emulator.traces.store import StoredTrace, TraceStore
 from emulator.traces.summary import TraceSummary, checksums
 from emulator.traces.trace import Trace
 from emulator.traces.transfer import load_trace
@@ -18,65 +18,61 @@ from emulator.traces.transfer import load_trace
 class TraceReader:
     """The requests of ``client``, or of all clients with None.
 
-    Every method raises `ExecutionDelayed` if the keeper is unavailable.
+    Every method raises `StoreUnavailable` if they cannot be read.
     """
 
-    def __init__(self, call: Call, flush: Callable[[str], None] = lambda _: None) -> None:
-        """``call`` reaches the handlers of a `TraceStore`.
-
-        ``flush`` sends this worker's unsent traces, with the whole of one: a client that has its answer finds
-        its request.
+    def __init__(self, store: TraceStore, flush: Callable[[str], None] = lambda _: None) -> None:
+        """``flush`` stores what this worker has not stored yet, with the whole of one request: a client
+        that has its answer finds its request.
         """
-        self._call_store = call
+        self._store = store
         self._flush = flush
 
     def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
         """For ``parameters`` see `select_page`."""
-        query = {name: parameters[name] for name in PARAMETERS if name in parameters}
-        fields = self._call("page", query, client)
-        return TracePage(
-            **{**fields, "rows": [TraceSummary.from_json(row) for row in fields["rows"]]}
-        )
+        with self._flushed():
+            return self._store.page(parameters, client)
 
     def get(self, key: str, client: str | None = None) -> Trace | None:
-        parts = self._call("get", key, client, whole=key)
-        return None if parts is None else read_trace(*parts)
+        with self._flushed(key):
+            stored = self._store.get(key, client)
+        return None if stored is None else read_trace(stored)
 
     def related(self, trace: Trace) -> RelatedRequests:
         first_prompt = checksums(trace.turns[0].messages) if trace.turns else ()
         own = replace(TraceSummary.of(trace), body=b"")
-        fields = self._call("related", own.to_json(), first_prompt)
-        return RelatedRequests(tuple(fields["steps"]), fields["continues"])
+        with self._flushed():
+            return self._store.related(own, first_prompt)
 
     def running_clients(self) -> dict[str, str]:
         """The clients that wait for an answer, with their names."""
-        return dict(self._call("running_clients"))
+        with self._flushed():
+            return self._store.running_clients()
 
     def clear(self, client: str | None = None) -> int:
         """Remove them. Returns their number."""
-        return int(self._call("clear", client))
+        with self._flushed():
+            return self._store.clear(client)
 
     def count_and_bytes(self, client: str | None) -> tuple[int, int]:
         """The number of requests, and about their size."""
-        count, size = self._call("count_and_bytes", client)
-        return count, size
+        with self._flushed():
+            return self._store.count_and_bytes(client)
 
-    def _call(self, name: str, *arguments: Any, whole: str = "") -> Any:
+    @contextmanager
+    def _flushed(self, whole: str = "") -> Iterator[None]:
         self._flush(whole)
-        try:
-            return self._call_store(f"traces.{name}", *arguments)
-        except KeeperUnavailable as error:
-            message = f"The process that stores the inspector's requests is unavailable: {error}."
-            raise ExecutionDelayed(message) from error
+        with database_failures("The recorded requests cannot be read"):
+            yield
 
 
-def read_trace(fields: Mapping[str, Any], text: str | None) -> Trace:
-    summary = TraceSummary.from_json(fields)
-    if text is None:  # too large, or not yet reported whole
+def read_trace(stored: StoredTrace) -> Trace:
+    summary = stored.summary
+    if stored.text is None:  # too large, or not yet reported whole
         return Trace(
             summary.id, "", summary.path, summary.client, began=summary.began, model=summary.model,
             state=summary.state, seconds=summary.seconds, error=summary.error, stripped=True,
         )  # fmt: skip
-    trace = load_trace(text, summary.body)
+    trace = load_trace(stored.text, summary.body)
     trace.state, trace.error = summary.state, trace.error or summary.error
     return trace

@@ -1,4 +1,4 @@
-"""A worker's traces on their way to where they are stored (`emulator.traces.store`).
+"""A worker's traces on their way to the `TraceStore`.
 
     begins ──► running ──► ended ──► sent
                  │ every second: its summary; the whole trace each time that its age has doubled
@@ -13,14 +13,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from dataclasses import replace
 
 import structlog
 
-from emulator.errors import EmulatorError
-from emulator.shared.rpc import MAX_FRAME_BYTES, Call, KeeperUnavailable
-from emulator.traces.store import MAX_PART
+from emulator.database import DatabaseFailed
+from emulator.traces.store import MAX_PART, TraceStore
 from emulator.traces.summary import TraceSummary
 from emulator.traces.trace import Trace
 from emulator.traces.transfer import dump_trace
@@ -39,10 +37,9 @@ Message = tuple[TraceSummary, str | None]
 class TraceSender:
     """`begin` and `finish` are listeners of a worker's `Traces`. Safe to share between threads."""
 
-    def __init__(self, call: Call, max_bytes: int) -> None:
-        """``call`` reaches the handlers of a `TraceStore` that stores at most ``max_bytes``."""
-        self._call = call
-        self._max_bytes = min(max_bytes // MAX_PART, MAX_FRAME_BYTES // 4)
+    def __init__(self, store: TraceStore) -> None:
+        self._store = store
+        self._max_bytes = store.max_bytes // MAX_PART
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._active = threading.Event()
@@ -149,11 +146,9 @@ class TraceSender:
             self._send_batch(batch)
 
     def _send_batch(self, batch: list[Message]) -> None:
-        rows = [(summary.to_json(), text) for summary, text in batch]
         try:
-            # In an empty context: a client that disconnects meanwhile must not interrupt this.
-            Context().run(self._call, "traces.put", rows)
-        except (KeeperUnavailable, EmulatorError) as error:
+            self._store.put(batch)
+        except DatabaseFailed as error:
             log.warning(
                 "requests are not shown by the inspector", requests=len(batch), reason=str(error)
             )

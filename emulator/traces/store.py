@@ -1,23 +1,19 @@
 """The most recent requests, limited in number, bytes and age. The oldest are removed first.
 
-The store of one worker is in the worker itself, that of several in the keeper. It reads a request's summary
-only; the rest is opaque text to it. A running request that its worker has not reported for `_LOST_SECONDS` is
-shown as failed: its worker has died.
+They are rows of a database that all workers of this run have, and that ends with it. The store reads a
+request's summary only; the rest is opaque text to it. A running request that its worker has not reported for
+`_LOST_SECONDS` is shown as failed: its worker has died.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from emulator.settings import Settings
-from emulator.shared.rpc import Handler
-from emulator.traces.listing import select_page
-from emulator.traces.related import find_related
+from emulator import json_codec
+from emulator.database import Database, Rows
+from emulator.traces.listing import TracePage, select_page
+from emulator.traces.related import RelatedRequests, find_related
 from emulator.traces.summary import TraceSummary
 
 MAX_PART = 8
@@ -26,145 +22,140 @@ _BASE_BYTES = 2048
 """About the size of a request without its contents."""
 _LOST_SECONDS = 30.0
 _LOST = "The worker process that served this request has ended."
+_TABLES = (
+    (
+        "CREATE TABLE IF NOT EXISTS traces (id TEXT PRIMARY KEY, client TEXT NOT NULL, "
+        "began DOUBLE PRECISION NOT NULL, has_ended BOOLEAN NOT NULL, reported DOUBLE PRECISION NOT NULL, "
+        "bytes BIGINT NOT NULL, "
+        "summary BYTEA NOT NULL, body BYTEA NOT NULL, text TEXT)"
+    ),
+    "CREATE INDEX IF NOT EXISTS traces_began ON traces (began)",
+)
+_PUT = (
+    "INSERT INTO traces VALUES (:id, :client, :began, :has_ended, :reported, :bytes, :summary, :body, "
+    ":text) "
+    "ON CONFLICT (id) DO UPDATE SET client = excluded.client, has_ended = excluded.has_ended, "
+    "reported = excluded.reported, bytes = excluded.bytes, summary = excluded.summary, body = excluded.body, "
+    "text = excluded.text"
+)
+_SHRINK = (
+    "DELETE FROM traces WHERE began < :oldest OR id IN (SELECT id FROM (SELECT id, "
+    "row_number() OVER newest AS place, sum(bytes) OVER newest AS total FROM traces "
+    "WINDOW newest AS (ORDER BY began DESC, id DESC)) AS sizes WHERE place > :most OR total > :most_bytes)"
+)
+
+Batch = Sequence[tuple[TraceSummary, str | None]]
+"""Summaries, each with the text of `dump_trace`; None in a report that the request still runs."""
 
 
 @dataclass(frozen=True)
-class _StoredTrace:
+class StoredTrace:
     summary: TraceSummary
     text: str | None
-    """As written by `dump_trace`; None if only the summary is known."""
-    reported: float
-
-    @property
-    def size(self) -> int:
-        words = sum(map(len, self.summary.words))
-        return _BASE_BYTES + len(self.summary.body) + len(self.text or "") + words
+    """None if only the summary is known."""
 
 
 class TraceStore:
-    """With None as ``client``, requests of all clients are meant. Safe to share between threads."""
+    """With None as ``client``, requests of all clients are meant. Safe to share between threads.
 
-    def __init__(
-        self,
-        max_traces: int,
-        max_bytes: int,
-        max_seconds: float,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._max_traces = max_traces
-        self._max_bytes = max_bytes
-        self._max_seconds = max_seconds
-        self._now = now
-        self._traces: OrderedDict[str, _StoredTrace] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+    All methods raise `DatabaseFailed`.
+    """
 
-    def handlers(self) -> dict[str, Handler]:
-        """What answers the calls of `TraceSender` and `TraceReader`. Results are JSON values."""
-        return {
-            "traces.put": self._put_batch,
-            "traces.page": self._page,
-            "traces.get": self._get,
-            "traces.related": self._related,
-            "traces.running_clients": self._running_clients,
-            "traces.clear": self._clear,
-            "traces.count_and_bytes": self._count_and_bytes,
-        }
+    max_traces = 1000
+    max_bytes = 64 * 2**20
+    max_seconds = 86_400.0
 
-    def _put_batch(self, batch: Sequence[Sequence[Any]]) -> None:
-        """Of each trace: the summary, and the text or None."""
-        for fields, text in batch:
-            self._put(TraceSummary.from_json(fields), text)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.transaction("tables") as rows:
+            for statement in _TABLES:
+                rows.run(statement)
 
-    def _put(self, summary: TraceSummary, text: str | None) -> None:
-        """Add a request or replace it. ``text`` is None in a report that it still runs: its contents stay."""
-        with self._lock:
-            old = self._traces.get(summary.id)
-            if old is not None and old.summary.seconds is not None and summary.seconds is None:
-                return  # an earlier report of a request that has ended
-            if old is not None and text is None and summary.seconds is None:
-                summary, text = replace(summary, body=old.summary.body), old.text
-            stored = _StoredTrace(summary, text, self._now())
-            if stored.size > self._max_bytes // MAX_PART:
-                stored = _StoredTrace(
-                    replace(summary, body=b"", tools=(), called=()), None, stored.reported
-                )
-            self._traces[summary.id] = stored
-            self._bytes += stored.size - (old.size if old is not None else 0)
-            self._shrink()
+    def put(self, batch: Batch) -> None:
+        """Add requests or replace them."""
+        with self._database.transaction("traces") as rows:
+            for summary, text in batch:
+                self._put(rows, summary, text)
+            self._shrink(rows)
 
-    def _page(self, parameters: Mapping[str, str], client: str | None) -> dict[str, Any]:
-        found = select_page(self._summaries_of(client), parameters, self._now())
-        return {
-            **asdict(replace(found, rows=())),
-            "rows": [replace(row, body=b"").to_json() for row in found.rows],
-        }
+    def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
+        return select_page(self._summaries(client), parameters, self._database.now())
 
-    def _get(self, key: str, client: str | None) -> Any:
-        with self._lock:
-            self._shrink()
-            stored = self._traces.get(key)
-        if stored is None or client not in (None, stored.summary.client):
+    def get(self, key: str, client: str | None) -> StoredTrace | None:
+        with self._database.transaction("traces") as rows:
+            self._shrink(rows)
+        query = "SELECT summary, body, reported, text FROM traces WHERE id = :id"
+        row = self._database.one(query, id=key)
+        if row is None:
             return None
-        return self._parts(stored)
+        summary = self._shown(*row[:3])
+        return StoredTrace(summary, row[3]) if client in (None, summary.client) else None
 
-    def _related(self, summary: Mapping[str, Any], first_prompt: Sequence[int]) -> dict[str, Any]:
-        own = TraceSummary.from_json(summary)
-        return asdict(find_related(own, first_prompt, self._summaries_of(own.client)))
+    def related(self, own: TraceSummary, first_prompt: Sequence[int]) -> RelatedRequests:
+        return find_related(own, first_prompt, self._summaries(own.client))
 
-    def _running_clients(self) -> dict[str, str]:
-        rows = [row for row in self._summaries_of(None) if row.state == "running"]
+    def running_clients(self) -> dict[str, str]:
+        """The clients that wait for an answer, with their names."""
+        rows = [row for row in self._summaries(None) if row.state == "running"]
         return {row.client: row.client_label for row in rows}
 
-    def _clear(self, client: str | None) -> int:
-        with self._lock:
-            found = [
-                key for key, one in self._traces.items() if client in (None, one.summary.client)
-            ]
-            for key in found:
-                self._remove(key)
-        return len(found)
+    def clear(self, client: str | None) -> int:
+        """Remove them. Returns their number."""
+        return self._database.run(f"DELETE FROM traces WHERE {_OF}", client=client or "")
 
-    def _count_and_bytes(self, client: str | None) -> tuple[int, int]:
-        if client is None:
-            return len(self._traces), self._bytes
-        own = self._all(client)
-        return len(own), sum(one.size for one in own)
+    def count_and_bytes(self, client: str | None) -> tuple[int, int]:
+        """The number of requests, and about their size."""
+        query = f"SELECT count(*), coalesce(sum(bytes), 0) FROM traces WHERE {_OF}"
+        count, size = self._database.one(query, client=client or "")
+        return int(count), int(size)
 
-    def _parts(self, stored: _StoredTrace) -> Any:
-        """The arguments of `emulator.traces.reader.read_trace`."""
-        return self._shown(stored).to_json(), stored.text
+    def _put(self, rows: Rows, summary: TraceSummary, text: str | None) -> None:
+        query = "SELECT has_ended, body, text FROM traces WHERE id = :id"
+        has_ended = summary.seconds is not None
+        old = rows.one(query, id=summary.id) if text is None or not has_ended else None
+        if old is not None and not has_ended:
+            if old[0]:
+                return  # an earlier report of a request that has ended
+            if text is None:  # its contents stay
+                summary, text = replace(summary, body=old[1]), old[2]
+        size = _size(summary, text)
+        if size > self.max_bytes // MAX_PART:
+            summary, text = replace(summary, body=b"", tools=(), called=()), None
+            size = _size(summary, text)
+        rows.run(
+            _PUT,
+            id=summary.id,
+            client=summary.client,
+            began=summary.began,
+            has_ended=has_ended,
+            reported=rows.now,
+            bytes=size,
+            summary=json_codec.dumps(replace(summary, body=b"").to_json()),
+            body=summary.body,
+            text=text,
+        )
 
-    def _shown(self, stored: _StoredTrace) -> TraceSummary:
-        summary = stored.summary
-        is_lost = summary.seconds is None and self._now() - stored.reported > _LOST_SECONDS
-        return replace(summary, state="failed", error=_LOST) if is_lost else summary
-
-    def _summaries_of(self, client: str | None) -> list[TraceSummary]:
-        return [self._shown(stored) for stored in self._all(client)]
-
-    def _all(self, client: str | None) -> list[_StoredTrace]:
+    def _summaries(self, client: str | None) -> list[TraceSummary]:
         """The newest first."""
-        with self._lock:
-            self._shrink()
-            stored = [*reversed(self._traces.values())]
-        stored = [one for one in stored if client in (None, one.summary.client)]
-        return sorted(stored, key=lambda one: one.summary.began, reverse=True)
+        with self._database.transaction("traces") as rows:
+            self._shrink(rows)
+        query = (
+            f"SELECT summary, body, reported FROM traces WHERE {_OF} ORDER BY began DESC, id DESC"
+        )
+        return [self._shown(*row) for row in self._database.all(query, client=client or "")]
 
-    def _shrink(self) -> None:
-        oldest = self._now() - self._max_seconds
-        while self._traces:
-            key, first = next(iter(self._traces.items()))
-            fits = len(self._traces) <= self._max_traces and self._bytes <= self._max_bytes
-            if fits and first.summary.began >= oldest:
-                return
-            self._remove(key)
+    def _shown(self, summary: bytes, body: bytes, reported: float) -> TraceSummary:
+        loaded = replace(TraceSummary.from_json(json_codec.loads(summary)), body=body)
+        is_lost = loaded.seconds is None and self._database.now() - reported > _LOST_SECONDS
+        return replace(loaded, state="failed", error=_LOST) if is_lost else loaded
 
-    def _remove(self, key: str) -> None:
-        self._bytes -= self._traces.pop(key).size
+    def _shrink(self, rows: Rows) -> None:
+        oldest = rows.now - self.max_seconds
+        rows.run(_SHRINK, oldest=oldest, most=self.max_traces, most_bytes=self.max_bytes)
 
 
-def open_traces(settings: Settings) -> TraceStore:
-    return TraceStore(
-        settings.inspector_traces, settings.inspector_bytes, settings.inspector_seconds
-    )
+_OF = "(:client = '' OR client = :client)"
+
+
+def _size(summary: TraceSummary, text: str | None) -> int:
+    return _BASE_BYTES + len(summary.body) + len(text or "") + sum(map(len, summary.words))

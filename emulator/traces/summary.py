@@ -38,6 +38,7 @@ class TraceSummary:
     is_estimated: bool = False
     seconds: float | None = None
     state: State = "running"
+    waits: bool = False
     status: int = 0
     error: str = ""
     code: str = ""
@@ -90,6 +91,7 @@ class TraceSummary:
             is_estimated=trace.is_estimated,
             seconds=trace.seconds,
             state=trace.state,
+            waits=trace.waits,
             status=trace.status,
             error=trace.error[:_MAX_CHARS],
             code=trace.code[:_MAX_CHARS],

@@ -195,6 +195,8 @@ class Trace:
     """How many of them the prompt only lists."""
     removed: tuple[str, ...] = ()
     """The types of the tools that cannot run here."""
+    unavailable_servers: tuple[str, ...] = ()
+    """The MCP servers of the settings whose tools are missing, because they could not be listed."""
     forbids_calls: bool = False
     """``tool_choice`` is none."""
     container: str = ""
@@ -207,6 +209,8 @@ class Trace:
     relayed_calls: list[RelayedCall] = field(default_factory=list)
     unapproved: list[str] = field(default_factory=list)
     """Names of the hosted tools whose calls were sent for the client's approval."""
+    waits: bool = False
+    """A cell or a call waits for a person's approval."""
     call_count: int = 0
     """The number of all calls that were made, including an upstream's own and those of hosted tools."""
     hosted: list[str] = field(default_factory=list)
@@ -356,6 +360,20 @@ def record_span(name: str, began: float) -> None:
     trace = current.get()
     if trace is not None and len(trace.times) < MAX_TIMES:
         trace.times.append((name, began, trace.now()))
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Record that the current request waits for a person's approval during the block."""
+    trace = current.get()
+    if trace is None:
+        yield
+        return
+    trace.waits = True
+    try:
+        yield
+    finally:
+        trace.waits = False
 
 
 @contextmanager

@@ -20,29 +20,24 @@ from collections.abc import Callable
 from emulator.errors import UpstreamFailed
 
 _DOWN = (502, 503, 504)
-REGISTERS = 2
-"""Numbers in its state: failures in a row, and the monotonic time (ns) from which one request may try."""
-_NANO = 1_000_000_000
-BREAKERS = 256
+_SECONDS = 5.0
+"""How long requests pause; then one request tests the upstream."""
+_BREAKERS = 256
 """Per upstream: one for each model and key, in a table of this size."""
 
 
 class Breakers:
     """The breakers of one upstream: a model or a client's key that fails does not stop the others.
 
-    They are found by a hash, so that workers share them and clients cannot make more.
+    They are found by a hash, so that clients cannot make more.
     """
 
-    def __init__(self, failures: int, seconds: float, state: memoryview[int] | None) -> None:
-        """``state`` has room for all breakers."""
-        if state is None:
-            state = memoryview(bytearray(8 * REGISTERS * BREAKERS)).cast("q")
-        rows = (state[place : place + REGISTERS] for place in range(0, len(state), REGISTERS))
-        self._breakers = [Breaker(failures, seconds, state=row) for row in rows]
+    def __init__(self, failures: int) -> None:
+        self._breakers = [Breaker(failures, _SECONDS) for _ in range(_BREAKERS)]
 
     def of(self, model: str, key: str | None) -> Breaker:
         return self._breakers[
-            zlib.crc32(f"{model}\n{key or ''}".encode(errors="replace")) % BREAKERS
+            zlib.crc32(f"{model}\n{key or ''}".encode(errors="replace")) % _BREAKERS
         ]
 
 
@@ -54,27 +49,23 @@ class Breaker:
         failures: int,
         seconds: float,
         now: Callable[[], float] = time.monotonic,
-        state: memoryview[int] | None = None,
     ) -> None:
-        """With 0 ``failures`` the breaker never opens.
-
-        Several workers may share ``state``. No lock protects it between processes: if two write at the same
-        time, a failure may not be counted, or two requests may try.
-        """
+        """With 0 ``failures`` the breaker never opens."""
         self._limit = failures or math.inf
         self._seconds = seconds
         self._now = now
         self._lock = threading.Lock()
         self._last_message = ""
-        self._state = memoryview(bytearray(8 * REGISTERS)).cast("q") if state is None else state
+        self._failures = 0
+        """In a row."""
+        self._open_until = 0.0
 
     def check(self) -> None:
         """Call before each request. Raises `UpstreamFailed` while the breaker is open."""
         with self._lock:
-            failures, open_until = self._state
-            if failures < self._limit:
+            if self._failures < self._limit:
                 return
-            remaining = open_until / _NANO - self._now()
+            remaining = self._open_until - self._now()
             if remaining <= 0:
                 self._open()  # for all but this request
                 return
@@ -91,18 +82,18 @@ class Breaker:
 
     def succeeded(self) -> None:
         with self._lock:
-            self._state[0] = 0
+            self._failures = 0
 
     def failed(self, error: UpstreamFailed) -> None:
         """Record a failed request. An ``error`` that the upstream answered shows that it is up."""
         with self._lock:
             if error.status not in _DOWN:
-                self._state[0] = 0
+                self._failures = 0
                 return
-            self._state[0] += 1
+            self._failures += 1
             self._last_message = error.message
-            if self._state[0] >= self._limit:
+            if self._failures >= self._limit:
                 self._open()
 
     def _open(self) -> None:
-        self._state[1] = int((self._now() + self._seconds) * _NANO)
+        self._open_until = self._now() + self._seconds

@@ -131,8 +131,8 @@ def _parse(event: bytes) -> Chunk:
         kind = error_field.get("type") if type(error_field) is dict else None
         hint = UpstreamFailed(reported, code=str(code), type=str(kind))
         found = recognize_context_error(hint)
-        # OpenRouter and llama.cpp write a status as the code.
-        status = code if type(code) is int and 400 <= code < 600 else 502
+        # OpenRouter and llama.cpp write a status as the code. 500 would say that this proxy has failed.
+        status = code if type(code) is int and 400 <= code < 600 and code != 500 else 502
         raise found if found is not hint else UpstreamFailed(reported, status=status)
     return chunk
 

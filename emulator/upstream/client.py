@@ -47,6 +47,7 @@ from emulator.upstream.pass_through import RETURNED_HEADERS, SENT_HEADERS, Passe
 from emulator.upstream.sse import EventTooLarge, ReplyDecoder
 from emulator.upstream.transport import Transport, UpstreamResponse
 
+_CONNECT_SECONDS = 10.0
 _MAX_REFUSAL = 64 * 1024
 """Bytes of a refusal's body that are read; the rest is ignored."""
 _MAX_LISTING = 16 * 2**20
@@ -80,11 +81,9 @@ class OpenAIUpstream:
         self._url = addresses.without_userinfo(settings.base_url).rstrip("/")
         parts = urlsplit(self._url)
         self._server = f"{parts.scheme}://{parts.netloc}"
-        self._connect_seconds = settings.upstream_connect_seconds
+        self._connect_seconds = _CONNECT_SECONDS
         self._read_seconds = settings.upstream_seconds
-        self._transport = Transport(
-            settings.base_url, settings.upstream_connect_seconds, settings.upstream_seconds
-        )
+        self._transport = Transport(settings.base_url, _CONNECT_SECONDS, settings.upstream_seconds)
 
     def open(
         self,
@@ -285,8 +284,9 @@ class _Endpoint:
 def _model(row: dict[str, Any]) -> Model:
     """A row of a model list, whose further fields are whatever the server sends."""
     fields = {name: row[name] for name in row.keys() - {"cls", "_fields_set"}}
-    owner = row.get("owned_by")
+    owner, created = row.get("owned_by"), row.get("created")
     fields |= {"id": str(row["id"]), "owned_by": owner if isinstance(owner, str) else None}
+    fields["created"] = created if type(created) is int else 0  # OpenAI's schema requires it
     return Model.model_construct(**fields)
 
 

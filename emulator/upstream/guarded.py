@@ -41,11 +41,6 @@ _NO_SIGN_OF_HEALTH = ("answer_timeout", "upstream_redirects")
 T = TypeVar("T")
 
 
-def slot_name(upstream: str) -> str:
-    """The name under which workers share the slots of an upstream."""
-    return f"upstream:{upstream}"
-
-
 class GuardedUpstream:
     """Safe to share between threads."""
 
@@ -55,16 +50,13 @@ class GuardedUpstream:
         settings: Settings,
         name: str,
         take_slot: TakeSlot | None,
-        breaker_state: memoryview[int] | None,
     ) -> None:
-        """``take_slot`` takes a slot that several workers share; for ``breaker_state`` see `Breakers`."""
+        """``take_slot`` takes a slot that all processes share."""
         self.upstream = upstream
         self._name = name
         self._max_wait = _MAX_WAIT_WITH_FALLBACKS if settings.fallbacks else MAX_WAIT
         self._retries = Retries(settings.upstream_retries, self._max_wait)
-        self._breakers = Breakers(
-            settings.breaker_failures, settings.breaker_seconds, breaker_state
-        )
+        self._breakers = Breakers(settings.breaker_failures)
         self._max_requests = settings.upstream_requests
         self._take_shared_slot = take_slot
         self._slots = threading.BoundedSemaphore(self._max_requests) if self._max_requests else None
@@ -146,21 +138,31 @@ class GuardedUpstream:
     def _take_slot(self, until: float) -> Callable[[], None]:
         if self._slots is None:
             return lambda: None
-        max_wait = max(0.0, min(until - time.monotonic(), self._max_wait))
-        release: Callable[[], None] | None
+        end = min(until, time.monotonic() + self._max_wait)
+        if not acquire_for_client(self._slots, max(0.0, end - time.monotonic())):
+            raise self._at_limit()
+        release = self._slots.release
         if self._take_shared_slot is not None:
-            release = self._take_shared_slot(slot_name(self._name), self._max_requests, max_wait)
-        else:
-            has_slot = acquire_for_client(self._slots, max_wait)
-            release = self._slots.release if has_slot else None
-        if release is None:
-            raise UpstreamFailed(
-                "The upstream is at its limit of concurrent requests (setting upstream_requests).",
-                code="overloaded",
-                headers={"retry-after": "1", "x-should-retry": "true"},
-                status=503,
-            )
+            name, remaining = f"upstream {self._name}", max(0.0, end - time.monotonic())
+            release_shared = self._take_shared_slot(name, self._max_requests, remaining)
+            if release_shared is None:
+                release()
+                raise self._at_limit()
+
+            def release_both() -> None:
+                release_shared()
+                release()
+
+            return release_both
         return release
+
+    def _at_limit(self) -> UpstreamFailed:
+        return UpstreamFailed(
+            "The upstream is at its limit of concurrent requests (setting upstream_requests).",
+            code="overloaded",
+            headers={"retry-after": "1", "x-should-retry": "true"},
+            status=503,
+        )
 
 
 def _sleep(seconds: float) -> None:

@@ -52,6 +52,10 @@ class Received:
     """The error that ended the reply."""
 
 
+MAX_REPLY_CHARS = 2**20
+"""A longer reply is cut off, with the ``finish_reason`` ``length``."""
+
+
 class UpstreamReply(ABC):
     """A context manager that closes the connection. Iterate it for chunks.
 

@@ -6,6 +6,7 @@ reply and one whose client disconnected.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -91,7 +92,7 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Estimate the length of a prompt without a tokenizer: four characters a token."""
     contents = (message.get("content") or "" for message in messages)
-    return sum(map(_characters, contents)) // _CHARS_PER_TOKEN
+    return math.ceil(sum(map(_characters, contents)) / _CHARS_PER_TOKEN)
 
 
 def _characters(content: Any) -> int:

@@ -25,6 +25,7 @@ from emulator.settings import Settings
 from emulator.upstream.guarded import GuardedUpstream, TakeSlot
 from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
 from emulator.upstream.metering import Spend, open_metered, pass_on_metered
+from emulator.upstream.model_list import abilities
 from emulator.upstream.named_model import find_model
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.permissions import check_model, check_passed_on, query_fields
@@ -84,10 +85,8 @@ class Upstreams:
         open_upstream: OpenUpstream | None = None,
         budget: TokenBudget | None = None,
         take_slot: TakeSlot | None = None,
-        breaker_state: Callable[[str], memoryview[int]] | None = None,
     ) -> None:
-        """For ``take_slot`` see `GuardedUpstream`; ``breaker_state`` returns an upstream's, by its name."""
-        self._breaker_state = breaker_state
+        """For ``take_slot`` see `GuardedUpstream`."""
         self._take_slot = take_slot
         self.routes = Routes(settings)
         self._answer_seconds = settings.answer_seconds
@@ -127,13 +126,8 @@ class Upstreams:
     def of(self, target: Target) -> GuardedUpstream:
         with self._lock:
             if target.name not in self._guarded:
-                state = self._breaker_state
                 self._guarded[target.name] = GuardedUpstream(
-                    self._open_upstream(target),
-                    target.settings,
-                    target.name,
-                    self._take_slot,
-                    None if state is None else state(target.name),
+                    self._open_upstream(target), target.settings, target.name, self._take_slot
                 )
             return self._guarded[target.name]
 
@@ -159,13 +153,18 @@ class Upstreams:
                 name = target.client_name(model.id)
                 if target.serves(name) and routes.of(name).target is target:
                     owner = model.owned_by if len(routes.targets) == 1 else None
-                    row = {**model.to_dict(warnings=False), "id": name}
-                    found.setdefault(name, {**row, "owned_by": owner or target.name})
+                    row = {**model.to_dict(warnings=False), "id": name, "object": "model"}
+                    row |= {"created": model.created, "owned_by": owner or target.name}
+                    found.setdefault(name, row | abilities(row, routes.of(name).context_length))
         if failures and len(failures) == len(listings):
             raise failures[0]
         for alias in routes.aliases:
             route = routes.of(alias)
-            known = found.get(route.client_model) or {"object": "model", "created": 0}
+            known = found.get(route.client_model) or {
+                "object": "model",
+                "created": 0,
+                **abilities({}, route.context_length),
+            }
             found.setdefault(alias, {**known, "id": alias, "owned_by": route.target.name})
         grant = grant_of(client)
         return [model for name, model in found.items() if grant.may_use(name)]

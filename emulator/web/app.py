@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Flask
 
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.settings import Settings
-from emulator.shared.counts import WorkerCounts
 from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
@@ -21,10 +21,11 @@ from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import make_inspector
 from emulator.web.inspector.status_page import add_status
 from emulator.web.middleware import request_log
-from emulator.web.middleware.admission import COUNTS, Admission
+from emulator.web.middleware.admission import Admission
 from emulator.web.middleware.authorization import recognizer, require_key
 from emulator.web.middleware.browser_guard import allow_origins, guard
 from emulator.web.middleware.disconnects import Disconnects
+from emulator.web.middleware.doors import Doors
 from emulator.web.middleware.error_replies import error_reply
 from emulator.web.middleware.limits import CheckLimits, add_limits, limit_checker
 from emulator.web.middleware.loop_guard import loop_guard
@@ -38,6 +39,7 @@ from emulator.web.routes import (
     files,
     health,
     messages,
+    models,
     openapi,
     pass_through,
     responses,
@@ -48,7 +50,6 @@ from emulator.web.services import Services, open_services
 from sandbox.programs.server import ProgramServer
 
 if TYPE_CHECKING:
-    from emulator.web.server.keeper import Keeper
     from sandbox.kernel.engine import KernelEngine
 
 
@@ -60,21 +61,21 @@ def create_app(
     kernels: Callable[[str], KernelEngine] | None = None,
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
-    keeper: Keeper | None = None,
+    run_folder: Path | None = None,
 ) -> Flask:
     """Build the Flask application. Close its `Services`, in ``app.extensions["emulator"]``, at the end.
 
     ``upstream`` replaces every upstream in the settings; ``programs`` runs tool programs; ``kernels`` returns
-    the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs; ``keeper`` is
-    the process that several workers share.
+    the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs;
+    ``run_folder`` is what several workers share.
     """
-    services = open_services(settings, upstream, programs, kernels, hosted, now, keeper)
+    services = open_services(settings, upstream, programs, kernels, hosted, now, run_folder)
     try:
         app = Flask(__name__, static_folder=None)
         app.request_class = BoundedRequest
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
         app.extensions["emulator"] = services
-        check_limits = limit_checker(settings, services.state)
+        check_limits = limit_checker(settings, services.counters)
         _add_api(app, services, check_limits)
         if settings.inspector != "off":
             _add_inspector(app, services, check_limits)
@@ -95,7 +96,7 @@ def create_app(
 
 
 def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
-    """Add the API at ``/v1``, and at ``/`` for clients whose base URL lacks the ``/v1``."""
+    """Add the API at ``/v1``; `Doors` knows other ways to it."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     require_key(api, settings, services.client_keys, services.now)
@@ -104,26 +105,32 @@ def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     recording = Recording(app, api, services.requests.traces)
 
     upload = partial(read_upload, stores.blobs.scratch, settings.max_file_bytes)
-    chat.add_routes(api, pipeline, services.upstreams, settings)
+    chat.add_routes(api, pipeline, settings)
+    models.add_routes(api, services.upstreams)
     conversations.add_routes(api, services.conversations)
     responses.add_routes(api, services.responses, settings, services.background)
     files.add_routes(api, stores.files, upload)
     containers.add_routes(api, services.interpreter, stores.files, upload)
     executions.add_routes(api, services.interpreter, settings, recording.begin)
     sessions.add_routes(
-        api, services.interpreter, services.background, stores.key_values, upload, recording.begin
+        api,
+        services.interpreter,
+        services.background,
+        stores.document_database,
+        upload,
+        recording.begin,
     )
     messages.add_routes(api, pipeline, services.threads, settings)
     pass_through.add_routes(api, services.upstreams, settings, recording.begin)
     app.register_blueprint(api, url_prefix="/v1", name="v1")
-    app.register_blueprint(api, name="bare")
 
 
 def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     settings, requests = services.settings, services.requests
+    stores = services.stores
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
-    access = Access(settings, recognize, services.state)
+    access = Access(settings, recognize, stores.database)
     inspector = make_inspector(access, pages, requests.reader, check_limits)
     playground = Playground(services.pipeline, services.responses, requests.traces)
     add_playground(inspector, pages, playground, settings, requests.reader)
@@ -137,6 +144,7 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
         services.pipeline.programs,
         services.kernel_counts,
         requests.reader,
+        services.mcp_problems,
     )
     app.register_blueprint(inspector)
 
@@ -153,10 +161,8 @@ def _add_hooks(app: Flask, settings: Settings) -> None:
 
 def _add_wsgi_middleware(app: Flask, services: Services) -> None:
     """Wrap the application in WSGI middleware. The middleware added last sees a request first."""
-    keeper = services.keeper
     disconnects = Disconnects(app.wsgi_app)
     services.cleanup.callback(disconnects.close)
     app.extensions["disconnects"] = disconnects
-    counts = WorkerCounts(COUNTS) if keeper is None else keeper.counts
     # Flask documents this assignment as the way to add WSGI middleware.
-    app.wsgi_app = Admission(disconnects, services.settings, counts)  # type: ignore[method-assign]
+    app.wsgi_app = Admission(Doors(disconnects), services.settings)  # type: ignore[method-assign]

@@ -1,47 +1,53 @@
 """The services of a worker process: the objects that live longer than a request.
 
 `open_services` opens each service after those that it uses and registers it with an `ExitStack`. So services
-close in reverse order, also if a later one cannot be opened. With several workers, the ``keeper`` process
-owns what they share, and the services here are its clients.
+close in reverse order, also if a later one cannot be opened. Workers share nothing but the database, and the
+folder of their run.
 """
 
 from __future__ import annotations
 
+import fcntl
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import structlog
 
 from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
-from emulator.anthropic.threads import Threads
+from emulator.anthropic.threads import Threads, open_threads
 from emulator.client_keys import ClientKeys
+from emulator.database import Database, DatabaseFailed, Leases, open_database
+from emulator.database.counters import Counters
+from emulator.database.sqlite import MEMORY, SQLite
 from emulator.engines import open_programs
+from emulator.errors import StorageFailed
+from emulator.history.log import history_documents
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
+from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.opening import open_interpreter
-from emulator.interpreter.remote import AnyInterpreter, RemoteInterpreter
 from emulator.programs.fingerprints import Fingerprints
 from emulator.responses.background import BackgroundResponses
-from emulator.responses.conversations import Conversations
+from emulator.responses.conversations import Conversations, open_conversations
 from emulator.responses.front import ResponseFront
-from emulator.responses.signals import Signals
 from emulator.responses.stored import StoredResponses
 from emulator.settings import Settings
-from emulator.shared.rpc import local_calls
-from emulator.shared.state import SharedState, open_state
-from emulator.storage.blob_store import BlobStore, open_blob_store
+from emulator.storage.blob_store import BlobStore, open_blob_store, storage_failures
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.storage.key_value import KeyValueStore, RedisStore, open_store
+from emulator.storage.version_1 import read_version_1
 from emulator.traces import TraceReader, Traces
 from emulator.traces.sender import TraceSender
-from emulator.traces.store import open_traces
+from emulator.traces.store import TraceStore
 from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -50,19 +56,23 @@ from emulator.web.middleware.measuring import KernelCounts, measure
 from sandbox.programs.server import ProgramServer
 
 if TYPE_CHECKING:
-    from emulator.web.server.keeper import Keeper
     from sandbox.kernel.engine import KernelEngine
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Stores:
     """The stores for data that outlives a request."""
 
-    key_values: KeyValueStore | None
-    """Holds programs and responses. None if the store cannot be opened."""
+    database: Database
+    document_database: Database | None
+    """The same; None if programs and responses are not stored."""
     blobs: BlobStore
     files: Files
     containers: Containers
+    is_kept: bool
+    """They outlive this run."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +93,14 @@ class Services:
     client_keys: ClientKeys | None
     """The keys in the file that the setting ``client_keys_file`` names; None without that setting."""
     stores: Stores
-    state: SharedState
+    leases: Leases
+    counters: Counters
     upstreams: Upstreams
     reachability: Reachability
     pipeline: Pipeline
-    interpreter: AnyInterpreter
+    interpreter: Interpreter
+    mcp_problems: Mapping[str, str]
+    """MCP server of the settings -> why its tools are missing."""
     approvals: Approvals
     """The hosted calls that wait for a person."""
     kernel_counts: KernelCounts
@@ -96,7 +109,6 @@ class Services:
     threads: Threads
     responses: ResponseFront
     background: BackgroundResponses
-    keeper: Keeper | None
     now: Callable[[], float]
     cleanup: ExitStack = field(repr=False)
 
@@ -115,117 +127,154 @@ def open_services(
     kernels: Callable[[str], KernelEngine] | None = None,
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
-    keeper: Keeper | None = None,
+    run_folder: Path | None = None,
 ) -> Services:
     """Open all services. The caller closes ``upstream``, ``programs`` and ``kernels`` if it passes them.
+
+    ``run_folder`` is that of several workers, which ends with them.
 
     Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        state = open_state(settings.store, None if keeper is None else keeper.client)
-        budgets = None if client_keys is None else Budgets(state)
-        upstreams = _open_upstreams(opening, settings, upstream, budgets, keeper)
+        with _in_turn(run_folder):
+            stores = _open_stores(opening, settings, now, run_folder)
+        leases = Leases(stores.database)
+        opening.callback(leases.close)
+        own = open_database(MEMORY, now)
+        opening.callback(own.close)
+        counters = Counters(stores.database, leases, own)
+        budgets = None if client_keys is None else Budgets(counters)
+        upstreams = Upstreams(
+            settings,
+            None if upstream is None else lambda _: upstream,
+            budgets,
+            counters.open,
+        )
+        opening.callback(upstreams.close)
         programs = programs or opening.enter_context(closing(open_programs(settings)))
-        stores = _open_stores(opening, settings, now)
-        key_values = stores.key_values
-        interpreter = _open_interpreter(opening, settings, stores, kernels, keeper)
+        database = stores.document_database
+        shared = database if database is not None and database.is_shared else None
+        interpreter = open_interpreter(
+            opening, settings, stores.containers, stores.files, kernels, shared, leases
+        )
+        mcp_problems: Mapping[str, str] = {}
         if hosted is None:
-            hosted = HostedRoom(settings)
-            opening.callback(hosted.close)
+            hosted = room = HostedRoom(settings)
+            mcp_problems = room.problems
+            opening.callback(room.close)
         hosted = ContainerShell(hosted, interpreter, settings)
-        # Other processes may show the inspector, or receive the request that polls a response of this one.
-        is_shared = keeper is not None or isinstance(key_values, RedisStore)
-        shared = key_values if is_shared else None
         approvals = Approvals(None if shared is None else ApprovalRecords(shared))
         opening.callback(approvals.decline_all)
+        history = None
+        if database is not None:
+            history = history_documents(database, settings.store_seconds)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,
             programs=programs,
-            store=key_values if settings.programs == "on" else None,
+            store=history if settings.programs == "on" else None,
             hosted=hosted,
             approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,
-            probe=ToolProbe(key_values),
+            probe=ToolProbe(database),
             fingerprints=Fingerprints(settings.program_key.get_secret_value()),
         )
         kernel_counts = KernelCounts(interpreter)
-        requests = _open_requests(opening, settings, kernel_counts, keeper)
-        conversations = Conversations(key_values, settings.response_seconds)
-        stored_responses = StoredResponses(key_values, settings.response_seconds)
+        requests = _open_requests(opening, settings, kernel_counts, run_folder)
+        seconds = settings.response_seconds
+        conversations = open_conversations(database, leases, seconds)
+        stored_responses = StoredResponses(database, seconds)
+        background = BackgroundResponses(
+            max(1, settings.threads // settings.workers), requests.traces, leases
+        )
+        opening.callback(background.close)
         return Services(
             settings=settings,
             client_keys=client_keys,
             stores=stores,
-            state=state,
+            leases=leases,
+            counters=counters,
             upstreams=upstreams,
             reachability=Reachability(upstreams),
             pipeline=pipeline,
             interpreter=interpreter,
+            mcp_problems=mcp_problems,
             approvals=approvals,
             kernel_counts=kernel_counts,
             requests=requests,
             conversations=conversations,
-            threads=Threads(key_values, settings.response_seconds),
+            threads=open_threads(database, leases, seconds),
             responses=ResponseFront(pipeline, stored_responses, conversations),
-            background=_open_background(opening, settings, requests.traces, shared),
-            keeper=keeper,
+            background=background,
             now=now,
             cleanup=opening.pop_all(),
         )
 
 
-def _open_upstreams(
-    opening: ExitStack,
-    settings: Settings,
-    upstream: Upstream | None,
-    budgets: Budgets | None,
-    keeper: Keeper | None,
-) -> Upstreams:
-    upstreams = Upstreams(
-        settings,
-        None if upstream is None else lambda _: upstream,
-        budgets,
-        take_slot=None if keeper is None else keeper.counts.acquire,
-        breaker_state=None if keeper is None else keeper.breakers.__getitem__,
-    )
-    opening.callback(upstreams.close)
-    return upstreams
+@contextmanager
+def _in_turn(run_folder: Path | None) -> Iterator[None]:
+    """One worker after the other: the first makes the tables, and may have much to read of an old version."""
+    if run_folder is None:
+        yield
+        return
+    with (run_folder / "opening").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
-def _open_stores(opening: ExitStack, settings: Settings, now: Callable[[], float]) -> Stores:
-    key_values = open_store(settings.store, settings.store_seconds)
-    if key_values is not None:
-        opening.callback(key_values.close)
-    blobs = open_blob_store(settings.files_dir, settings.files_index, now=now)
+def _open_stores(
+    opening: ExitStack, settings: Settings, now: Callable[[], float], run_folder: Path | None
+) -> Stores:
+    """Raises `StorageFailed` if a database or folder cannot be used that the operator has named."""
+    database, is_kept = _open_database(settings, now, run_folder)
+    opening.callback(database.close)
+    place = settings.files_dir
+    if not is_kept:  # in memory, `open_blob_store` makes a folder of its own
+        place = "" if run_folder is None else str(run_folder / "files")
+    blobs = open_blob_store(database, place)
     opening.callback(blobs.close)
     files = Files(blobs, settings)
-    return Stores(key_values, blobs, files, Containers(blobs, files, settings))
+    containers = Containers(blobs, files, settings)
+    if isinstance(database, SQLite) and is_kept:
+        programs = Path(database.path).with_name("programs.sqlite")
+        files_dir = Path(settings.files_dir).expanduser()
+        with storage_failures():
+            read_version_1(database, programs, files_dir, settings.response_seconds)
+    blobs.remove_leftovers()
+    document_database = None if settings.database == "none" else database
+    return Stores(database, document_database, blobs, files, containers, is_kept)
 
 
-def _open_interpreter(
-    opening: ExitStack,
-    settings: Settings,
-    stores: Stores,
-    kernels: Callable[[str], KernelEngine] | None,
-    keeper: Keeper | None,
-) -> AnyInterpreter:
-    """Open the code interpreter. If there is a keeper, the kernels run there."""
-    if keeper is None:
-        return open_interpreter(opening, settings, stores.containers, stores.files, kernels)
-    return RemoteInterpreter(keeper.client, stores.containers)
+def _open_database(
+    settings: Settings, now: Callable[[], float], run_folder: Path | None
+) -> tuple[Database, bool]:
+    """The database, and whether it outlives this run."""
+    memory = MEMORY if run_folder is None else str(run_folder / "emulator.sqlite")
+    if settings.database in (MEMORY, "none"):
+        return open_database(memory, now), False
+    try:
+        return open_database(settings.database, now), True
+    except DatabaseFailed as error:
+        if settings.names_database:
+            raise StorageFailed(
+                f"the setting database: {error}. Name another, or :memory: to store nothing."
+            ) from error
+        log.warning("nothing is stored: the state folder cannot be used", reason=str(error))
+        return open_database(memory, now), False
 
 
 def _open_requests(
     opening: ExitStack,
     settings: Settings,
     kernel_counts: KernelCounts,
-    keeper: Keeper | None,
+    run_folder: Path | None,
 ) -> RecordedRequests:
     inspected = settings.inspector != "off"
-    traces = Traces(records_wire=inspected)
+    traces = Traces(records_wire=inspected or settings.log_bodies)
+    if settings.log_bodies:
+        traces.on_finish(request_log.log_turns)
     traces.on_finish(request_log.log_answer)
     traces.on_finish(measure)
     traces.on_finish(kernel_counts.count)
@@ -236,26 +285,13 @@ def _open_requests(
         opening.callback(telemetry.close)
         traces.on_begin(telemetry.begin)
         traces.on_finish(telemetry.finish)
-    call = local_calls(open_traces(settings).handlers()) if keeper is None else keeper.client.call
-    sender = TraceSender(call, settings.inspector_bytes)
+    place = MEMORY if run_folder is None else str(run_folder / "requests.sqlite")
+    database = open_database(place)
+    opening.callback(database.close)
+    store = TraceStore(database)
+    sender = TraceSender(store)
     if inspected:
         opening.callback(sender.close)
         traces.on_begin(sender.begin)
         traces.on_finish(sender.finish)
-    return RecordedRequests(traces, TraceReader(call, sender.flush))
-
-
-def _open_background(
-    opening: ExitStack,
-    settings: Settings,
-    traces: Traces,
-    shared: KeyValueStore | None,
-) -> BackgroundResponses:
-    background = BackgroundResponses(
-        max(1, settings.threads // settings.workers),
-        settings.answer_seconds,
-        traces,
-        None if shared is None else Signals(shared),
-    )
-    opening.callback(background.close)
-    return background
+    return RecordedRequests(traces, TraceReader(store, sender.flush))

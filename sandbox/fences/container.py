@@ -42,7 +42,7 @@ class DockerContainer:
     standard input first, and must exit when it closes.
     """
 
-    def __init__(self, host: str, image: str, command: Sequence[str], limits: DockerLimits) -> None:
+    def __init__(self, image: str, command: Sequence[str], limits: DockerLimits) -> None:
         """Start it. Raises SandboxUnavailable."""
         self.out_of_memory = False
         """True if a process in it was killed for lack of memory; known after its end."""
@@ -50,7 +50,7 @@ class DockerContainer:
         self._removed = False
         self._start = time.time()
         with contextlib.ExitStack() as undo:
-            self._client = undo.enter_context(docker.client(host))
+            self._client = undo.enter_context(docker.client())
             self._container = self._client.containers.create(
                 image, list(command), **docker.container_options(limits, docker.user(self._client))
             )

@@ -31,7 +31,7 @@ SHM_SIZE, RUN_FOLDER_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
 INSTALL_FIX = 'pip install "docker~=7.2"'
-ENGINE_FIX = "start Docker on this machine and give this user access, or set --docker-host"
+ENGINE_FIX = "start Docker on this machine and give this user access, or set DOCKER_HOST"
 IMAGE_FIX = "make kernel-image (docker build), or set another image with --docker-image"
 
 _OWN_PROCESSES = 2
@@ -63,20 +63,21 @@ class DockerLimits:
 
 
 @contextlib.contextmanager
-def client(host: str) -> Iterator[Any]:
-    """A client of the engine at `host`; "" means the engine that the environment names.
+def client() -> Iterator[Any]:
+    """A client of the engine that the environment names.
 
     Raises SandboxUnavailable, also for errors of the engine inside the context.
     """
     errors = library().errors
     try:
-        with contextlib.closing(_connect(host)) as connection:
+        with contextlib.closing(library().from_env(timeout=_PATIENCE)) as connection:
             yield connection
     except errors.ImageNotFound as error:
         name = str(error.explanation).rpartition(" ")[2]
         raise SandboxUnavailable(f"the Docker engine has no image {name}", IMAGE_FIX) from error
     except (OSError, errors.DockerException) as error:
         words = str(getattr(error, "explanation", None) or error)
+        host = os.environ.get("DOCKER_HOST", "")
         if secret := host.partition("://")[2].rpartition("@")[0]:
             words = words.replace(f"{secret}@", "")
         raise SandboxUnavailable(f"the Docker engine failed: {words}", ENGINE_FIX) from error
@@ -91,16 +92,10 @@ def library() -> Any:
     return docker
 
 
-def _connect(host: str) -> Any:
-    if host:
-        return library().DockerClient(base_url=host, timeout=_PATIENCE)
-    return library().from_env(timeout=_PATIENCE)
-
-
-def sweep(host: str) -> int:
+def sweep() -> int:
     """Remove the containers of dead servers, never those of a running one. Returns the number."""
     swept = 0
-    with client(host) as connection:
+    with client() as connection:
         # Not `containers.list`: it inspects each container, and fails if one is removed meanwhile.
         for found in connection.api.containers(all=True, filters={"label": LABEL}):
             if is_abandoned(found["Labels"][LABEL]):

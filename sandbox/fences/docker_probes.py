@@ -91,7 +91,7 @@ FENCES = (
 )  # fmt: skip
 
 
-def checks(image: str = docker.IMAGE, host: str = "") -> list[Check]:
+def checks(image: str = docker.IMAGE) -> list[Check]:
     """Find the engine and the image, start one container and test each fence in it. Takes about 0.5 s.
 
     Removes the containers of dead servers first.
@@ -99,25 +99,25 @@ def checks(image: str = docker.IMAGE, host: str = "") -> list[Check]:
     found: list[Check] = []
     name = "docker engine"
     try:
-        docker.sweep(host)
-        with docker.client(host) as client:
+        docker.sweep()
+        with docker.client() as client:
             version = client.version()
             found.append(Check(name, ok=True, detail=f"version {version.get('Version')}"))
             name = "kernel image"
             client.images.get(image)
             found.append(Check(name, ok=True, detail=image))
             name = "docker"
-            report = _report(image, host)
+            report = _report(image)
     except SandboxUnavailable as error:
         return [*found, Check(name, ok=False, detail=error.reason, fix=error.fix)]
     return found + [probes.judge(fence, report.get(fence.name)) for fence in FENCES]
 
 
-def _report(image: str, host: str) -> dict[str, Any]:
+def _report(image: str) -> dict[str, Any]:
     limits = f"{_LIMITS.memory},10,-1,{_LIMITS.data_size}"
     # It waits for input first: otherwise it may end before its process has been found.
     source = f"import os; os.read(0, 1)\n{probes.probe(FENCES)}"
-    container = DockerContainer(host, image, ["python3", "-I", "-c", source, limits], _LIMITS)
+    container = DockerContainer(image, ["python3", "-I", "-c", source, limits], _LIMITS)
     try:
         container.write_stdin(b"\n")
         # Read everything before waiting for the end: a full pipe would block forever.

@@ -57,10 +57,14 @@ class KernelConnection(Protocol):
         """
 
     def address(self) -> dict[str, str] | None:
-        """What another process needs to connect to this kernel, or None if it ends with this process."""
+        """What another process needs to connect to this kernel, or None if it has ended."""
 
     def detach(self) -> None:
-        """Let the kernel live on when `dispose` closes the connection, if it can."""
+        """Close the connection: another process uses the kernel."""
+
+    @property
+    def is_used_elsewhere(self) -> bool:
+        """This process started the kernel and must keep it for others (`detach`)."""
 
     def interrupt(self) -> None: ...
     def alive(self) -> bool: ...

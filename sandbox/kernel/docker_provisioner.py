@@ -38,7 +38,6 @@ class DockerProvisioner(IpcProvisioner):
     """Launch a kernel in a container made by the Docker engine of this machine."""
 
     image = Unicode(docker.IMAGE, help="image that has ipykernel for its python3")
-    host = Unicode("", help="URL of the engine; empty: from the environment")
     processes = Integer(-1, help="no limit for the user: the container as a whole has one")
     all_processes = Integer(64, help="processes and threads in the container")
     cpus = Float(1.0, help="processors that the container may use")
@@ -52,12 +51,13 @@ class DockerProvisioner(IpcProvisioner):
         limits = DockerLimits(self.memory, self.data_size, self.all_processes, self.cpus)
         command = ["python3", cmd[1], _READ_CONNECTION + cmd[2], *cmd[3:]]
         # jupyter_client types it as a Popen; only the methods of `Process` are used.
-        self.process = DockerContainer(self.host, self.image, command, limits)  # type: ignore[assignment]
+        self.process = DockerContainer(self.image, command, limits)  # type: ignore[assignment]
         self.pid = self.container.pid
         self.container.write_stdin(as_json(inside) + b"\n")
         # As with bubblewrap, nothing is shared: the host connects to the sockets in the kernel's own folder.
         outside = f"{self.container.root}{RUN_FOLDER}/s"
         await self._wait_until_bound(outside)
+        self.inside = inside["ip"]
         self.connection_info = {**inside, "ip": outside}  # type: ignore[typeddict-item]
         return self.connection_info
 

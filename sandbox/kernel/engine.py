@@ -16,13 +16,13 @@ from functools import partial
 from typing import Self
 
 from sandbox.engine import Limits
-from sandbox.errors import SandboxDied, SandboxUnavailable
+from sandbox.errors import SandboxUnavailable
 from sandbox.fences import cgroups, leftovers
 from sandbox.kernel.connection import KernelConnection, ParkedSession
 from sandbox.kernel.notebook import Notebook
 from sandbox.kernel.places import PLACES
 from sandbox.kernel.stub import STUB
-from sandbox.pool import AcquireSlot, WarmPool
+from sandbox.pool import WarmPool
 from sandbox.report import first_problem
 
 
@@ -43,11 +43,10 @@ class KernelEngine:
         warm: int = 1,
         most: int = 16,
         preload: Sequence[str] = (),
-        acquire_slot: AcquireSlot | None = None,
         **config: int | str,
     ) -> None:
-        """`preload` are modules that a waiting kernel imports, if they are installed. `acquire_slot`: see
-        `WarmPool`. `config` has options of the place and traits of its provisioner."""
+        """`preload` are modules that a waiting kernel imports, if they are installed. `config` has options of
+        the place and traits of its provisioner."""
         self.limits = limits or Limits()
         self.place = place
         if place not in PLACES:
@@ -58,9 +57,9 @@ class KernelEngine:
         connect = row.connect({"memory": self.limits.memory, **config})
         self._connect = partial(connect, setup)
         self._outlives_process = row.shared
-        self._pool: WarmPool[KernelConnection] = WarmPool(
-            self._connect, size=warm, most=most, acquire_slot=acquire_slot
-        )
+        self._used_elsewhere: list[KernelConnection] = []
+        """Kernels of this process that others use. They keep their slots."""
+        self._pool: WarmPool[KernelConnection] = WarmPool(self._connect, size=warm, most=most)
         self._fences = partial(row.fences, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
@@ -104,17 +103,32 @@ class KernelEngine:
         self._connect_to(parked).dispose()
 
     def _connect_to(self, parked: ParkedSession) -> KernelConnection:
-        if not self._outlives_process:
-            raise SandboxDied(f"no kernel in {self.place} outlives its process")
         return self._connect(at=parked.address)
 
     @contextmanager
     def _kernel(self, parked: ParkedSession | None = None) -> Iterator[KernelConnection]:
         self.check()
+        if parked is not None and not self._outlives_process:
+            kernel = self._connect_to(parked)  # it counts where it was started
+            try:
+                yield kernel
+            finally:
+                kernel.dispose()
+            return
+        self.release_ended()
         kernel = self._pool.acquire(None if parked is None else partial(self._connect_to, parked))
         try:
             yield kernel
         finally:
+            if kernel.is_used_elsewhere:
+                self._used_elsewhere.append(kernel)
+            else:
+                self._pool.release(kernel)
+
+    def release_ended(self) -> None:
+        """Release the kernels that others used and that have ended."""
+        for kernel in [each for each in self._used_elsewhere if not each.alive()]:
+            self._used_elsewhere.remove(kernel)
             self._pool.release(kernel)
 
     def pool_counts(self) -> dict[str, int]:

@@ -239,6 +239,8 @@ class GatewayKernel:
         """Whoever has it, and the token, controls the kernel."""
         return {"kernel": self._id, "session": self._session} if self._id is not None else None
 
+    is_used_elsewhere = False
+
     def detach(self) -> None:
         self._id = None
 

@@ -2,7 +2,7 @@
 
 Stops: messages above 4 MiB and more than a few unread ones, unsigned and malformed messages, a
 kernel's end going unnoticed (its process is watched, not only its messages), a second connection to
-what a program may have put in a socket's place.
+what a program may have put in a socket's place, except as `sandbox.kernel.attached` says.
 
 Does not stop: well-formed messages with any content; the session checks it.
 """
@@ -12,8 +12,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import cast
 
 import zmq
@@ -21,20 +23,21 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import KernelConnectionInfo
 
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
+from sandbox.kernel.attached import CHANNELS, AttachedProcess
 from sandbox.kernel.connection import LARGEST_MESSAGE, LONGEST_QUEUE, NOTHING, Message, run_own
 from sandbox.kernel.provisioners import IpcProvisioner
 from sandbox.kernel.stub import STUB_LOADER
 
 _PATIENCE = 30.0
 """Seconds for a kernel to answer after its start."""
+_GREETING_SECONDS = 0.05
 _SEND_SECONDS = 10
 """Seconds for a kernel to accept a message: its queue has room for many."""
 
 
 def _context() -> zmq.Context[zmq.Socket[bytes]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    # Connect once, while only our own code has run in the sandbox; never to what a program may have
-    # put in a socket's place later.
+    # Connect once, not to what a program may have put in a socket's place later.
     context.setsockopt(zmq.RECONNECT_IVL, -1)
     context.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
     context.setsockopt(zmq.RCVHWM, LONGEST_QUEUE)
@@ -54,22 +57,39 @@ def _sending() -> Iterator[None]:
 
 
 class JupyterKernel:
-    """A `KernelConnection` to a kernel on this machine, which ends with this process."""
+    """A `KernelConnection` to a kernel on this machine, which ends with the process that started it."""
 
-    def __init__(self, provisioner: IpcProvisioner, setup: str) -> None:
-        """`setup` is Python source to run in the kernel when the stub is loaded."""
+    def __init__(
+        self, process: IpcProvisioner | AttachedProcess, setup: str, session: str = ""
+    ) -> None:
+        """Start a kernel with a provisioner, and run ``setup``, Python source, in it when the stub is loaded.
+
+        Or connect to one that another process has started, which then loses its own connection; ``session``
+        is that of the first connection. Raises SandboxUnavailable, SandboxDied.
+        """
         self._context = _context()
-        self._provisioner = provisioner
+        self._process = process
         self._watch: int | None = None
         self._client: BlockingKernelClient | None = None
+        self._sockets: Mapping[int, int] = {}
+        self.is_used_elsewhere = False
+        """This process started the kernel, and another one uses it."""
+        self._is_detached = False
+        """Another process started it, and this one uses it no more."""
         try:
+            if isinstance(process, AttachedProcess):
+                self._watch = process.watch()
+                self._attach(process, session)
+                return
             # Without a KernelManager, which writes files and keeps a control channel.
-            connection = asyncio.run(provisioner.launch())
-            self._watch = provisioner.watch()
+            connection = asyncio.run(process.launch())
+            self._watch = process.watch()
             self._connect(connection)
             run_own(self, STUB_LOADER, _PATIENCE)
             run_own(self, setup, _PATIENCE)
         except BaseException as error:
+            if isinstance(process, AttachedProcess):
+                self.detach()
             self.dispose()
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable(
@@ -77,10 +97,21 @@ class JupyterKernel:
                 ) from error
             raise
 
-    def _connect(self, connection: KernelConnectionInfo) -> None:
+    def _attach(self, process: AttachedProcess, session: str) -> None:
+        """Connect to the sockets that are there now, through their descriptors: no path is followed."""
+        ports = [*CHANNELS.values()]
+        self._sockets = process.sockets(ports)
+        with tempfile.TemporaryDirectory(prefix="emulator-attach-") as folder:
+            for number, descriptor in self._sockets.items():
+                Path(folder, f"s-{number}").symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+            self._connect(process.connection(f"{folder}/s"), session)
+
+    def _connect(self, connection: KernelConnectionInfo, session: str = "") -> None:
         self._client = BlockingKernelClient(context=self._context)
         self._client.load_connection_info(connection)
-        self._client.start_channels(hb=False, control=False)
+        if session:  # the kernel sends what belongs to it to its newest connection
+            self._client.session.session = session
+        self._client.start_channels(hb=False, control=bool(session))
         self._channels = {
             "iopub": self._client.iopub_channel.socket,
             "shell": self._client.shell_channel.socket,
@@ -90,10 +121,29 @@ class JupyterKernel:
         for socket in self._channels.values():
             self._poller.register(socket, zmq.POLLIN)
         self._poller.register(self._watch, zmq.POLLIN)
+        if session:
+            self._wait_until_subscribed()
+            return
         for channel, _ in self.messages(_PATIENCE):
             # The kernel has our subscription: from now on no message on iopub is lost.
             if channel == "iopub":
                 return
+
+    def _wait_until_subscribed(self) -> None:
+        """A kernel greets its first subscriber only. Its control channel answers while a cell runs or waits,
+        and its status is sent on iopub."""
+        assert self._client is not None
+        control = self._client.control_channel
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            with _sending():
+                control.send(self._client.session.msg("kernel_info_request"))
+            with contextlib.suppress(TimeoutError):
+                for channel, message in self.messages(_GREETING_SECONDS):
+                    cause = message["parent_header"].get("msg_type")
+                    if (channel, cause) == ("iopub", "kernel_info_request"):
+                        return
+        raise TimeoutError
 
     def execute(
         self, code: str, *, silent: bool = False, expressions: Mapping[str, str] = NOTHING
@@ -138,44 +188,65 @@ class JupyterKernel:
                     if time.monotonic() > until:
                         break
             if self._watch in ready:
-                how = _ending(self._provisioner.popen.wait())
-                if self._provisioner.out_of_memory():
+                if isinstance(self._process, AttachedProcess):
+                    raise SandboxDied("the kernel ended while the program ran")
+                how = _ending(self._process.popen.wait())
+                if self._process.out_of_memory():
                     raise SandboxLimit("memory")
                 raise SandboxDied(f"the kernel ended while the program ran ({how})")
 
     def barrier(self) -> None:
         """Not needed: its outputs come before its calls."""
 
-    def address(self) -> None:
-        """It ends with this process."""
+    def address(self) -> dict[str, str] | None:
+        """For another process of this user on this machine."""
+        if self._client is None or not self.alive():
+            return None
+        return self._process.address(self._client.session.session)
 
     def detach(self) -> None:
-        """It ends with this process anyway."""
+        self.is_used_elsewhere = not isinstance(self._process, AttachedProcess)
+        self._is_detached = not self.is_used_elsewhere
+        self._close_connection()
 
     def interrupt(self) -> None:
-        self._provisioner.signal_now(signal.SIGINT)
+        self._process.signal_now(signal.SIGINT)
 
     def alive(self) -> bool:
-        return self._provisioner.is_running()
+        return self._process.is_running()
 
     def kill(self) -> None:
-        self._provisioner.signal_now(signal.SIGKILL)
+        if not self._is_detached:
+            self._process.signal_now(signal.SIGKILL)
 
     def dispose(self) -> None:
         self.kill()
-        if self._client is not None:
-            self._client.stop_channels()
-            self._client = None
-        if self._provisioner.process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._provisioner.popen.wait(timeout=10)
-            self._provisioner.popen.kill()
-            self._provisioner.popen.wait()
-        asyncio.run(self._provisioner.cleanup())
+        self._close_connection()
+        if isinstance(self._process, AttachedProcess):
+            self._process.close()
+        else:
+            self._end_process(self._process)
         self._context.destroy(linger=0)
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
+
+    def _close_connection(self) -> None:
+        if self._client is not None:
+            self._client.stop_channels()
+            self._client = None
+        for descriptor in self._sockets.values():
+            os.close(descriptor)
+        self._sockets = {}
+
+    @staticmethod
+    def _end_process(provisioner: IpcProvisioner) -> None:
+        if provisioner.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                provisioner.popen.wait(timeout=10)
+            provisioner.popen.kill()
+            provisioner.popen.wait()
+        asyncio.run(provisioner.cleanup())
 
 
 def _ending(code: int) -> str:

@@ -27,10 +27,10 @@ class KernelPlace:
     """Tries each fence of the place, before the first kernel starts there. Takes up to a second; may remove
     what dead servers left."""
     connect: Callable[[Options], Callable[..., KernelConnection]]
-    """Returns a function that makes a kernel from the source of its setup; if kernels are `shared`, also one
-    that connects to the kernel ``at`` an address."""
+    """Returns a function that makes a kernel from the source of its setup, or connects to the one ``at`` an
+    address."""
     shared: bool = False
-    """Kernels outlive this process, and may have the same working directory."""
+    """Kernels outlive the process that started them, and may have the same working directory."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Option -> the setting that has its value."""
     weak: Callable[[], Sequence[Check]] = tuple
@@ -40,14 +40,17 @@ class KernelPlace:
 def _connect_locally(provisioner: str, config: Options) -> Callable[..., KernelConnection]:
     """Starts kernels on this machine; `provisioner` is ``module:class`` of jupyter_client's."""
 
-    def start(setup: str) -> KernelConnection:
+    def connect(setup: str, at: Mapping[str, str] | None = None) -> KernelConnection:
         # Imported with the first kernel: jupyter_client takes 17 MiB.
+        from sandbox.kernel.attached import AttachedProcess
         from sandbox.kernel.jupyter import JupyterKernel
         from sandbox.kernel.provisioners import make_provisioner
 
+        if at is not None:
+            return JupyterKernel(AttachedProcess(at), setup, at["session"])
         return JupyterKernel(make_provisioner(provisioner, config), setup)
 
-    return start
+    return connect
 
 
 def _check_gateway(options: Options) -> list[Check]:
@@ -81,7 +84,7 @@ PLACES: Mapping[str, KernelPlace] = {
     "docker": KernelPlace(
         connect=partial(_connect_locally, "sandbox.kernel.docker_provisioner:DockerProvisioner"),
         fences=lambda options: docker_probes.checks(**options),
-        options={"image": "docker_image", "host": "docker_host"},
+        options={"image": "docker_image"},
     ),
     "gateway": KernelPlace(
         connect=_connect_gateway,

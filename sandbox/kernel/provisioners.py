@@ -30,17 +30,16 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Bool, Integer
 
-from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 from sandbox.fences import bubblewrap
 from sandbox.fences.bubblewrap import inheritable_file
 from sandbox.fences.cgroups import ControlGroup
 from sandbox.fences.leftovers import mark
 from sandbox.fences.rlimits import SET_LIMITS
+from sandbox.kernel.attached import CHANNELS, connection_info, kernel_address
 
 CONNECTION = f"{bubblewrap.RUN_FOLDER}/connection.json"
 """The kernel's connection file, inside the sandbox."""
-_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 _MiB = 1024 * 1024
 
 # Runs in the kernel's process before ipykernel.
@@ -117,6 +116,18 @@ class IpcProvisioner(LocalProvisioner):
     def signal_now(self, signum: int) -> None:
         """Signal the kernel, without waiting. SIGKILL also ends everything that it started."""
 
+    inside: str = ""
+    """The path of the sockets, as the kernel sees it."""
+
+    def address(self, session: str) -> dict[str, str]:
+        """See `sandbox.kernel.attached.kernel_address`."""
+        pid, kernel = self.pids()
+        return kernel_address(pid, kernel, self.inside, self.connection_info["key"], session)
+
+    def pids(self) -> tuple[int, int]:
+        """The process whose end is the kernel's, and the kernel."""
+        return self.popen.pid, self.popen.pid
+
     def out_of_memory(self) -> bool:
         """Return True if the kernel, or a process that it started, was killed for want of memory."""
         return False
@@ -134,14 +145,13 @@ class IpcProvisioner(LocalProvisioner):
 
     def _spawn(self, command: Sequence[str], **how: Any) -> None:
         # The kernel's own stderr is read only until it is ready: see _wait_until_bound.
-        with cores.unpinned():
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                **how,
-            )
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            **how,
+        )
         self.pid = self.popen.pid
 
     async def _wait_until_bound(self, sockets: str, patience: float = 30.0) -> None:
@@ -151,7 +161,7 @@ class IpcProvisioner(LocalProvisioner):
         The host connects once, now, while only our own code has run in there, and never again
         (see `sandbox.kernel.jupyter`): what a program later puts in their place is not connected to.
         """
-        paths = [Path(f"{sockets}-{number}") for number in range(1, len(_CHANNELS) + 1)]
+        paths = [Path(f"{sockets}-{number}") for number in range(1, len(CHANNELS) + 1)]
         until = time.monotonic() + patience
         assert self.popen.stderr is not None
         with self.popen.stderr as stderr:
@@ -204,6 +214,7 @@ class BubblewrapProvisioner(IpcProvisioner):
         outside = f"/proc/{self.init_pid}/root{bubblewrap.RUN_FOLDER}/s"
         await self._wait_until_bound(outside)
         self.kernel_pid = _only_child(self.init_pid)
+        self.inside = inside["ip"]
         self.connection_info = {**inside, "ip": outside}  # type: ignore[typeddict-item]
         return self.connection_info
 
@@ -213,6 +224,11 @@ class BubblewrapProvisioner(IpcProvisioner):
         if self.is_running() and pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signum)
+
+    def pids(self) -> tuple[int, int]:
+        assert self.init_pid is not None
+        assert self.kernel_pid is not None
+        return self.init_pid, self.kernel_pid
 
     def out_of_memory(self) -> bool:
         return self.group is not None and self.group.out_of_memory()
@@ -246,6 +262,7 @@ class UnsandboxedProvisioner(IpcProvisioner):
             )
             await self._wait_until_bound(sockets)
         self.connection_info = info
+        self.inside = sockets
         return self.connection_info
 
     def signal_now(self, signum: int) -> None:
@@ -261,13 +278,7 @@ class UnsandboxedProvisioner(IpcProvisioner):
 
 def new_connection(sockets: str) -> Any:
     """A connection file's content, for sockets named `sockets`-1 ... `sockets`-5."""
-    return {
-        **{f"{channel}_port": number for number, channel in enumerate(_CHANNELS, 1)},
-        "transport": "ipc",
-        "ip": sockets,
-        "key": secrets.token_hex(32),
-        "signature_scheme": "hmac-sha256",
-    }
+    return connection_info(sockets, secrets.token_hex(32))
 
 
 def as_json(content: Any) -> bytes:

@@ -11,8 +11,8 @@ The states of a session, and what the host may send in each:
 
 A running cell that has passed its deadline is interrupted; if the kernel answers within a second the
 session is idle, otherwise it ends. A session also ends when its kernel ends, sends what the stub never
-sends, or exceeds a limit that cannot be enforced without losing something. A paused or idle session on a
-gateway can move to another process (`park`, `detach`; there `take_over`).
+sends, or exceeds a limit that cannot be enforced without losing something. A paused or idle session can
+move to another process (`park`, `detach`; there `take_over`).
 
 Never: two requests at the same time; a reply that no request waits for, since the stub would take it as the
 answer to its next call.
@@ -95,8 +95,7 @@ class KernelSession:
         self._run_own(self._offer(preamble))
 
     def park(self) -> ParkedSession | None:
-        """What another process needs to continue this session, or None if the kernel ends with this
-        process."""
+        """What another process needs to continue this session, or None if it has ended."""
         address = self._kernel.address()
         if address is None or self.ended:
             return None

@@ -108,14 +108,6 @@ def test_the_schema_follows_tool_choice(
     assert listed["maxItems"] == limit
 
 
-def test_the_limit_of_calls_is_in_the_schema(
-    start_proxy: StartProxy, upstream: ScriptedUpstream
-) -> None:
-    upstream.reply(WARM)
-    ask(start_proxy(program_calls=3, **row()))
-    assert '"maxItems": 3' in json.dumps(schema_sent(upstream.requests[0]))
-
-
 JSON_ANSWER = {"response_format": {"type": "json_object"}}
 
 

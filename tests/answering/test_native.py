@@ -508,7 +508,7 @@ def test_what_auto_found_out_outlives_the_process(
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
     upstream.reply(RIGHT, RIGHT, "Hello.", "Hello.")
     for _ in range(2):
-        url = start_proxy(tools="auto", store=str(tmp_path / "kept.sqlite"))
+        url = start_proxy(tools="auto", database=str(tmp_path / "kept.sqlite"))
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
     assert [len(request["tools"]) for request in upstream.requests] == [3, 3, 1, 1]
 

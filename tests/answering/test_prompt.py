@@ -95,15 +95,13 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
 
 
 WORKPLACES: dict[str, tuple[SandboxDescription, list[Any], str]] = {
-    "alone": (SandboxDescription({}, ()), [], ""),
+    "alone": (SandboxDescription({}), [], ""),
     "with functions": (
-        SandboxDescription(
-            {"numpy": "2.4.0", "matplotlib": "3.11.2"}, ("/mnt/data/a.csv", "/mnt/data/b.txt")
-        ),
+        SandboxDescription({"numpy": "2.4.0", "matplotlib": "3.11.2"}),
         [GET_WEATHER],
         "",
     ),
-    "with a form": (SandboxDescription({}, ()), [], "Answer as JSON."),
+    "with a form": (SandboxDescription({}), [], "Answer as JSON."),
 }
 
 
@@ -113,8 +111,10 @@ def test_the_words_of_an_interpreter_are_golden(sandbox: str, choice: str) -> No
     place, tools, form = WORKPLACES[sandbox]
     messages = [Message.model_validate(USER)]
     toolset = Toolset.parse(tools)
+    files = ["/mnt/data/a.csv", "/mnt/data/b.txt"] if tools else []
+    profile = choose("auto", "gpt-4")
     told = instruct(
-        messages, toolset, CHOICES[choice], choose("auto", "gpt-4"), form, sandbox=place
+        messages, toolset, CHOICES[choice], profile, form, sandbox=place, new_files=files
     )
     words = written(told)
     assert words == golden(f"interpreter {sandbox} {choice}", words)

@@ -184,6 +184,53 @@ def test_reasoning_is_thinking_for_those_who_ask_for_it(
     assert shown(create(claude, **given)) == ["Mild."]
 
 
+TURN: list[Any] = [
+    {"role": "system", "content": "Answer in French.", "clear_at": "next_user_message"},
+    {"role": "system", "content": "Be brief.", "clear_at": "never"},
+    {"role": "system", "output_config": {"effort": "high"}, "clear_at": "next_user_message"},
+]
+
+
+@EITHER
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
+def test_a_system_message_may_hold_for_one_turn(
+    claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, tools: list[Any]
+) -> None:
+    upstream.default = "Mild."
+    given: dict[str, Any] = {"tools": tools} if tools else {}
+    create(claude, messages=[*ASK, *TURN], output_config={"effort": "low"}, **given)
+    later = [{"role": "assistant", "content": "Doux."}, {"role": "user", "content": "And now?"}]
+    create(claude, messages=[*ASK, *TURN, *later], output_config={"effort": "low"}, **given)
+    first, second = upstream.requests
+    assert "French" in str(first["messages"]) and "Be brief." in str(first["messages"])
+    assert "French" not in str(second["messages"]) and "Be brief." in str(second["messages"])
+    assert [first["reasoning_effort"], second["reasoning_effort"]] == ["high", "low"]
+
+
+@EITHER
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
+def test_no_tokens_warm_the_upstreams_cache_and_answer_nothing(
+    proxy: str, upstream: ScriptedUpstream, create: Create, tools: list[Any]
+) -> None:
+    upstream.default = LONDON
+    given: dict[str, Any] = {"tools": tools} if tools else {}
+    request = {"model": "m", "messages": ASK, "stream": create is streamed, **given}
+    with anthropic.Anthropic(base_url=proxy, api_key="k", max_retries=0) as client:
+        answer = client.post("/v1/messages", body={**request, "max_tokens": 0}, cast_to=object)
+        client.post("/v1/messages", body={**request, "max_tokens": 9}, cast_to=object)
+    warmed, asked = upstream.requests
+    assert (warmed["max_tokens"], asked["max_tokens"]) == (1, 9)
+    assert warmed["messages"] == asked["messages"]
+    if create is plain:
+        assert (answer["content"], answer["stop_reason"]) == ([], "max_tokens")
+        assert answer["usage"]["output_tokens"] == 0
+
+
+def test_one_letter_is_one_token(claude: anthropic.Anthropic) -> None:
+    messages: list[Any] = [{"role": "user", "content": "x"}]
+    assert claude.messages.count_tokens(model="m", messages=messages).input_tokens == 1
+
+
 @EITHER
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
 def test_stop_sequences_and_limits_have_their_reasons(
@@ -541,6 +588,9 @@ def test_a_block_that_cannot_be_read_is_refused_at_its_place_and_never_skipped(
     ("fields", "place"),
     [
         ({"system": [{"type": "text", "text": 3}]}, "system.0.text "),
+        ({"messages": [*ASK, {"role": "user"}]}, "messages.1.content "),
+        ({"messages": [*ASK, {"role": "system"}]}, "messages.1 "),
+        ({"messages": [{**ASK[0], "clear_at": "never"}]}, "messages.0.clear_at"),
         ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type "),
         ({"container": {"id": 3}}, "container.id"),
         ({"tools": [{**GET_WEATHER, "input_schema": None}]}, "tools.0.input_schema "),
@@ -550,7 +600,7 @@ def test_a_field_of_a_wrong_type_is_refused_at_its_place(
     claude: anthropic.Anthropic, fields: Any, place: str
 ) -> None:
     with pytest.raises(anthropic.BadRequestError, match=re.escape(place)):
-        claude.beta.messages.create(model="m", max_tokens=9, messages=ASK, **fields)
+        claude.beta.messages.create(**{"model": "m", "max_tokens": 9, "messages": ASK, **fields})
 
 
 def test_words_without_calls_go_to_the_upstream_without_an_empty_list_of_calls(

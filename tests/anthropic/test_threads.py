@@ -115,7 +115,7 @@ def test_a_thread_outlives_the_process(
     upstream.reply("Hello.", "Hello again.")
     store, key = str(tmp_path / "store.sqlite"), ""
     for _ in range(2):
-        url = start_proxy(store=store)
+        url = start_proxy(database=store)
         with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
             key = (go_on(claude, key) if key else begin(claude)).id
     assert [m["content"] for m in upstream.requests[1]["messages"]] == [
@@ -205,7 +205,7 @@ def test_without_a_store_a_thread_is_refused_and_the_sdk_goes_on_without(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
-    url = start_proxy(store="/dev/null/programs.sqlite")
+    url = start_proxy(database="none")
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as claude:
         runner = claude.beta.messages.tool_runner(messages=ASK, tools=[get_weather], **FIELDS)
         runner.until_done()

@@ -17,6 +17,7 @@ from app import create_app
 from emulator import logs
 from emulator.settings import Settings
 from emulator.traces import Traces
+from emulator.traces.store import TraceStore
 from tests.support.hosted import HostedFunctions
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
@@ -48,12 +49,12 @@ def main() -> None:
     with ExitStack() as running:
         upstream = running.enter_context(ScriptedUpstream())
         settings = Settings(
-            base_url=upstream.base_url, store=":memory:", files_dir=":temporary:",
+            base_url=upstream.base_url, database=":memory:",
             upstream_retries=0, inspector_key="the-token",
         )  # fmt: skip
         many = sys.argv[1:] == ["many"]
         if many:
-            settings = settings.model_copy(update={"inspector_traces": MANY})
+            TraceStore.max_traces = MANY
         shop = HostedFunctions(
             {"buy": lambda article: f"Bought: {article}."}, [BUY], frozenset({"buy"})
         )

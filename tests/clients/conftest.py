@@ -30,7 +30,7 @@ REQUIREMENTS = {
 """The folder of tests -> what its environment is made of."""
 PROXY_PYTHON = os.environ.get("PROXY_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
 CLIENT_KEY = "client-key"
-OPTIONS = ("--api-key", "upstream-key", "--store", ":memory:", "--log-level", "warning")
+OPTIONS = ("--api-key", "upstream-key", "--database", ":memory:", "--log-level", "warning")
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

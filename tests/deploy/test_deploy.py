@@ -36,10 +36,9 @@ INGRESS: dict[str, Any] = yaml.safe_load((DEPLOY / "ingress.yaml").read_text())
 KUSTOMIZATIONS = sorted(CLUSTER.rglob("kustomization.yaml"))
 
 
-FILES_OF_PODS: tuple[str, ...] = ()
-FILES_ON_A_VOLUME = ("files-index", "files-volume")
-FILES_IN_A_BUCKET = ("files-index", "files-bucket")
-CHOICES = [FILES_ON_A_VOLUME, FILES_IN_A_BUCKET, FILES_OF_PODS]
+FILES_ON_A_VOLUME = ("files-volume",)
+FILES_IN_A_BUCKET = ("files-bucket",)
+CHOICES = [FILES_ON_A_VOLUME, FILES_IN_A_BUCKET]
 """What proxy/kustomization.yaml may name as components; the first is what it does name."""
 
 
@@ -118,15 +117,14 @@ def test_the_settings_of_the_cluster_are_read_and_point_at_what_is_there(
     monkeypatch.setenv(CONFIG_VARIABLE, str(file))
     monkeypatch.setenv("EMULATOR_CLIENT_KEYS", "one")
     settings = read([]).settings
-    assert tomllib.loads(file.read_text())["store"] == settings.store
+    assert tomllib.loads(file.read_text())["gateway_url"] == settings.gateway_url
     services = {
         f"{each['metadata']['name']}.{space}.svc.cluster.local:{port['port']}"
         for space, each in of_kind("Service")
         for port in each["spec"]["ports"]
     }
     assert settings.gateway_url.removeprefix("http://") in services
-    assert settings.store.removeprefix("redis://").split("/")[0].split(":") == ["redis", "6379"]
-    assert "redis.tool-emulator.svc.cluster.local:6379" in services
+    assert "postgres.tool-emulator.svc.cluster.local:5432" in services
     [pod] = [pod for _, pod in pods() if pod["metadata"]["labels"]["app"] == "proxy"]
     [port] = pod["spec"]["containers"][0]["ports"]
     assert port["containerPort"] == settings.port
@@ -252,9 +250,7 @@ def test_compose_knows_every_key() -> None:
 
 
 @needs_schemas
-@pytest.mark.parametrize(
-    "components", CHOICES, ids=lambda names: names[-1] if names else "no files"
-)
+@pytest.mark.parametrize("components", CHOICES, ids=lambda names: names[-1])
 def test_kubernetes_knows_every_key(components: tuple[str, ...], tmp_path: Path) -> None:
     """Where there is no kubectl to render them, the files as they stand."""
     checked = [each for _, each in resources()]
@@ -287,10 +283,8 @@ def test_what_is_applied_unless_told_otherwise_shares_files() -> None:
 
 
 @needs_kubectl
-@pytest.mark.parametrize(
-    "components", CHOICES, ids=lambda names: names[-1] if names else "no files"
-)
-def test_replicas_share_files_or_keep_clients_at_theirs(
+@pytest.mark.parametrize("components", CHOICES, ids=lambda names: names[-1])
+def test_replicas_share_a_database_and_files(
     components: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The settings as a pod has them, which are read as the proxy reads them."""
@@ -299,17 +293,16 @@ def test_replicas_share_files_or_keep_clients_at_theirs(
     }
     spec = found["Deployment", "proxy"]["spec"]["template"]["spec"]
     [container] = spec["containers"]
-    secrets = {"EMULATOR_FILES_INDEX": "postgresql+psycopg://u:p@postgres/files"}
+    secrets = {"EMULATOR_DATABASE": "postgresql://emulator:p@postgres/emulator"}
     for variable in container["env"]:
         if variable["name"].startswith("EMULATOR_"):
             value = variable.get("value") or secrets.get(variable["name"], "from-a-secret")
             monkeypatch.setenv(variable["name"], value)
     monkeypatch.setenv(CONFIG_VARIABLE, str(CLUSTER / "proxy" / "emulator.toml"))
     settings = read([]).settings
-    shared = components != FILES_OF_PODS
-    assert settings.files_index == (secrets["EMULATOR_FILES_INDEX"] if shared else "")
-    assert (found["Service", "proxy"]["spec"].get("sessionAffinity") is None) == shared
-    assert (("StatefulSet", "postgres") in found) == shared
+    assert settings.database == secrets["EMULATOR_DATABASE"]
+    assert ("StatefulSet", "postgres") in found
+    assert found["Service", "proxy"]["spec"].get("sessionAffinity") is None
     if components == FILES_IN_A_BUCKET:
         assert settings.files_dir.startswith("s3://")
         return
@@ -319,10 +312,8 @@ def test_replicas_share_files_or_keep_clients_at_theirs(
         if settings.files_dir.startswith(f"{mount['mountPath']}/")
     }
     [is_in] = [each for each in spec["volumes"] if each["name"] == volume]
-    assert ("persistentVolumeClaim" in is_in) == shared
-    if shared:
-        claim = found["PersistentVolumeClaim", is_in["persistentVolumeClaim"]["claimName"]]
-        assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    claim = found["PersistentVolumeClaim", is_in["persistentVolumeClaim"]["claimName"]]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 GITHUB = ROOT / ".github"

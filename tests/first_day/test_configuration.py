@@ -36,6 +36,18 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         "host :: is reachable from other machines: set EMULATOR_CLIENT_KEYS, or use --open to serve everyone",
     ),
     (["--port"], {}, "", "--port: expected one argument"),
+    (
+        ["--client-keys", ""],
+        {},
+        "",
+        "--client-keys: there is no key in it: without the setting, clients need none",
+    ),
+    (
+        ["--client-keys", " , "],
+        {},
+        "",
+        "--client-keys: there is no key in it: without the setting, clients need none",
+    ),
     (["--api-key", "se\ncret"], {}, "", "--api-key: a key consists of printable ASCII characters"),
     (
         [],
@@ -44,10 +56,10 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         "emulator.toml, line 3: upstreams.api_key: a key consists of printable ASCII characters",
     ),
     (
-        ["--store", "postgresql://host/name"],
+        ["--database", "redis://host"],
         {},
         "",
-        "--store postgresql://host/name: name a file, :memory:, or redis://host",
+        "--database redis://host: name a file, postgresql://host/name, :memory:, or none",
     ),
     (
         ["--port", "abc"],
@@ -211,11 +223,19 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     ([], {"EMULATOR_TOOL_TOKENS": "many"}, "", f"EMULATOR_TOOL_TOKENS many: {INTEGER}"),
     (["--workers", "0"], {}, "", "--workers 0: input should be greater than or equal to 1"),
     (["--PORT", "9000"], {}, "", "--PORT: there is no such flag; did you mean --port?"),
+    *(
+        (*given, f"{place}: there is no such setting any more: write database: the file is a new one, and "
+         "postgresql://host/name replaces a Redis")
+        for place, given in {
+            "--store": (["--store", "redis://h"], {}, ""),
+            "EMULATOR_STORE": ([], {"EMULATOR_STORE": "redis://h"}, ""),
+            "emulator.toml, line 1: store": ([], {}, 'store = "programs.sqlite"'),
+        }.items()
+    ),
     (["--open=yes"], {}, "", "--open/--no-open: a switch has no value, but 'yes'"),
-    (["--store="], {}, "", "--store : string should have at least 1 character"),
+    (["--database="], {}, "", "--database : string should have at least 1 character"),
     (["--files-dir="], {}, "", "--files-dir : string should have at least 1 character"),
     (["--files-dir", "~nobody-here/x"], {}, "", "--files-dir ~nobody-here/x: ~nobody-here is no user's home"),
-    (["--store", "redis://h:port"], {}, "", "--store redis://h:port: its port is not a number up to 65535"),
     *(
         ([f"--host={host}"], {}, "", f"--host {host}: name the host alone, without http:// and without the port (--port)")
         for host in ("127.0.0.1:8001", "http://0.0.0.0", "0.0.0.0/0")
@@ -344,6 +364,28 @@ def test_which_upstream_is_used_and_what_chose_it_can_be_asked(
     assert ended.code == (3 if "the default" in told else 0)
 
 
+@pytest.mark.parametrize(
+    ("variables", "file", "place"),
+    [
+        ({"EMULATOR_WARM_KERNELS": "2"}, "", "EMULATOR_WARM_KERNELS"),
+        ({}, "warm_kernels = 2", "emulator.toml, line 1: warm_kernels"),
+    ],
+)
+def test_a_setting_that_has_no_effect_any_more_is_reported_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variables: dict[str, str],
+    file: str,
+    place: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EMULATOR_CONFIG")
+    (tmp_path / "emulator.toml").write_text(file)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert read([]).notes == [f"{place}: has no effect any more"]
+
+
 def test_each_source_gives_way_to_the_one_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -351,19 +393,19 @@ def test_each_source_gives_way_to_the_one_before(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EMULATOR_CONFIG")
 
-    def store(*arguments: str) -> str:
-        return read(arguments).settings.store
+    def database(*arguments: str) -> str:
+        return read(arguments).settings.database
 
-    assert store() == "~/.local/state/tool-use-api-emulator/programs.sqlite"
+    assert database() == "~/.local/state/tool-use-api-emulator/emulator.sqlite"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert store().startswith("~/.local/state/")
+    assert database().startswith("~/.local/state/")
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert store() == "/state/tool-use-api-emulator/programs.sqlite"
-    (tmp_path / "emulator.toml").write_text('store = "/file"')
-    assert store() == "/file"
-    monkeypatch.setenv("EMULATOR_STORE", "/variable")
-    assert store() == "/variable"
-    assert store("--store", "/flag") == "/flag"
+    assert database() == "/state/tool-use-api-emulator/emulator.sqlite"
+    (tmp_path / "emulator.toml").write_text('database = "/file"')
+    assert database() == "/file"
+    monkeypatch.setenv("EMULATOR_DATABASE", "/variable")
+    assert database() == "/variable"
+    assert database("--database", "/flag") == "/flag"
 
 
 def test_what_kubernetes_says_of_a_service_called_emulator_is_no_setting(

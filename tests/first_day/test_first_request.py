@@ -29,7 +29,7 @@ def processes():
 
 with ScriptedUpstream(default=f"```tool_code\\n{asked['call']}\\n```") as upstream:
     settings = Settings(
-        base_url=upstream.base_url, store=":memory:", files_dir=":temporary:", sandbox="none",
+        base_url=upstream.base_url, database=":memory:", sandbox="none",
     )
     app = create_app(settings)
     app.extensions["emulator"].reachability.start_check()

@@ -16,7 +16,10 @@ from tests.support.command_line import environment, own_process
 from tests.support.processes import NEW_PROCESS, Process, members, wait_until
 
 COMMANDS = {
-    "serve": ["--port", "0", "--files-dir", ":temporary:"],
+    "serve": [
+        "--port",
+        "0",
+    ],
     "serve with workers": ["serve", "--port", "0", "--workers", "2"],
     "doctor": ["doctor", "--mcp", "silent=sleep 1000"],
     "upstream": ["upstream", "--ask"],

@@ -70,7 +70,7 @@ def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
             call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
             assert call == {"name": "get_weather", "arguments": '{"location":"London"}'}
             assert "first" not in printed
-            assert (tmp_path / ".local/state/tool-use-api-emulator/programs.sqlite").exists()
+            assert (tmp_path / ".local/state/tool-use-api-emulator/emulator.sqlite").exists()
             proxy.wait_for('"event": "request"')  # the answer has left before its request has ended
             proxy.interrupt()
             assert proxy.exit_code() == 0
@@ -132,40 +132,46 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
         assert not re.search("SIGKILL|memory|Traceback", messages(proxy)), proxy.output
 
 
-NOT_STORED: list[tuple[str, str, str, list[str]]] = [
-    (
-        *("redis://127.0.0.1:9/0", ":temporary:", "the store does not work yet"),
-        ["Nothing is stored: all data is lost when the proxy stops."],
-    ),
-    (
-        *("/proc/x/y", "f", "store off: "),
-        ["Stored: files until they expire or are deleted in f."],
-    ),
-    (
-        *("s", "/proc/x", "files are kept for this run only"),
-        ["Stored: responses for 30 days and programs for 1 day in s."],
-    ),
-]
-
-
-@pytest.mark.parametrize(("store", "files", "warning", "stored"), NOT_STORED)
-def test_the_start_promises_to_store_only_what_it_can(
-    tmp_path: Path, store: str, files: str, warning: str, stored: list[str]
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_where_the_state_folder_cannot_be_used_nothing_is_stored_and_the_start_says_so(
+    tmp_path: Path, workers: str
 ) -> None:
-    """It named the store and the folder of the settings before it had tried them."""
-    workers = "2" if store == "s" else "1"
+    """As in a container whose file system is read-only."""
+    (tmp_path / ".local").write_text("no folder")
     with (
         ScriptedUpstream() as upstream,
         served(
-            *("--port", "0", "--base-url", upstream.base_url),
-            *("--store", store, "--files-dir", files, "--workers", workers),
-            home=tmp_path,
+            *("--port", "0", "--base-url", upstream.base_url, "--workers", workers), home=tmp_path
         ) as proxy,
     ):
         proxy.wait_for("}}]}'")
         printed = messages(proxy)
-    assert warning in printed
-    assert [line for line in printed.splitlines() if re.match("Stored|Nothing", line)] == stored
+    assert "nothing is stored: the state folder cannot be used" in printed
+    told = [line for line in printed.splitlines() if re.match("Stored|Nothing", line)]
+    assert told == ["Nothing is stored: all data is lost when the proxy stops."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--database", "/proc/x/y"], "the setting database: /proc/x/y: "),
+        (
+            ["--database", "postgresql://me:secret@127.0.0.1:9/x"],
+            "the setting database: PostgreSQL",
+        ),
+        (["--database", "d.sqlite", "--files-dir", "/proc/x"], "files_dir cannot be used: "),
+    ],
+)
+def test_a_database_or_folder_that_was_named_and_cannot_be_used_stops_the_start(
+    tmp_path: Path, upstream: ScriptedUpstream, arguments: list[str], reason: str
+) -> None:
+    arguments = ["--port", "0", "--base-url", upstream.base_url, *arguments]
+    with served(*arguments, home=tmp_path) as proxy:
+        assert proxy.exit_code() == 1
+        printed = proxy.output
+    assert reason in printed
+    assert "secret" not in printed
+    assert "Traceback" not in printed
 
 
 def test_at_a_terminal_the_line_to_try_can_be_copied(

@@ -35,7 +35,7 @@ URLS = (
     f"redis://ali:{SECRET}@127.0.0.1:1/0",
     f"redis://ali:{SECRET}/x@127.0.0.1:1/0",
     f"redis://127.0.0.1:1/0?password={SECRET}",
-    f"postgresql+psycopg://ali:{SECRET}@127.0.0.1:1/emulator?sslpassword={SECRET}",
+    f"postgresql://ali:{SECRET}@127.0.0.1:1/emulator?sslpassword={SECRET}",
     f"tcp://ali:{SECRET}@127.0.0.1:1",
     f"ali:{SECRET}@127.0.0.1:1/v1",
 )
@@ -116,7 +116,7 @@ def messages(arguments: list[str]) -> str:
     settings = configuration.settings
     lines = [
         start_messages.serving(settings, configuration.upstream),
-        start_messages.stored(settings, values=True, files=True),
+        start_messages.stored(settings, is_kept=True),
         start_messages.inspector(settings),
         *configuration.notes,
         *(shown(getattr(settings, name)) for name in Settings.model_fields),
@@ -137,8 +137,6 @@ CONFIGURATION = f"""
 client_keys = ["clients-{SECRET}"]
 inspector_key = "{OPERATOR}"
 program_key = "programs-{SECRET}"
-store = "redis://ali:store-{SECRET}@127.0.0.1:1/0?client_name=names-{SECRET}"
-docker_host = "tcp://ali:docker-{SECRET}@127.0.0.1:1"
 gateway_url = "http://ali:gateway-{SECRET}@127.0.0.1:1/"
 gateway_token = "tokens-{SECRET}"
 sandbox = "gateway"

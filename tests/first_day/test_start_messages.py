@@ -36,16 +36,17 @@ def test_a_url_is_the_proxys_own_if_it_leads_to_where_it_listens(
 
 STORED: list[tuple[dict[str, Any], str]] = [
     (
-        {"store": "/s", "files_dir": "/f", "response_seconds": 3600, "store_seconds": 90},
+        {"database": "/s", "files_dir": "/f", "response_seconds": 3600, "store_seconds": 90},
         "Stored: responses for 1 hour and programs for 90 seconds in /s; files until they expire or are "
         "deleted in /f.",
     ),
     (
-        {"store": "redis://me:secret@host:6379/0", "files_dir": ":temporary:"},
-        "Stored: responses for 30 days and programs for 1 day in redis://host:6379/0.",
+        {"database": "postgresql://me:secret@host/name", "files_dir": "s3://b/x"},
+        "Stored: responses for 30 days and programs for 1 day in postgresql://host/name; files until they "
+        "expire or are deleted in s3://b/x.",
     ),
     (
-        {"store": ":memory:", "files_dir": ":temporary:"},
+        {"database": ":memory:"},
         "Nothing is stored: all data is lost when the proxy stops.",
     ),
 ]
@@ -55,7 +56,8 @@ STORED: list[tuple[dict[str, Any], str]] = [
 def test_the_start_names_what_is_stored_where_and_how_long_but_no_password(
     settings: dict[str, Any], line: str
 ) -> None:
-    assert start_messages.stored(Settings(**settings), values=True, files=True) == line
+    is_kept = settings["database"] != ":memory:"
+    assert start_messages.stored(Settings(**settings), is_kept=is_kept) == line
 
 
 @pytest.mark.parametrize("model", ["m", "it's", 'a "name"', "$(reboot)", "`x`", "a\nb", "org/m:7b"])

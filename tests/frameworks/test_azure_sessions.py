@@ -87,7 +87,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def running_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("proxy") / "log"
-    options = ("--client-keys", "client-key", "--store", ":memory:", "--log-level", "warning")
+    options = ("--client-keys", "client-key", "--database", ":memory:", "--log-level", "warning")
     with proxy("http://127.0.0.1:9/v1", log, *options) as (_, url):
         yield url
 

@@ -112,7 +112,7 @@ def test_without_anything_stored_the_history_suffices(
     upstream.reply(PROGRAM, "Booked.")
     shop = Shop(start_app(hosted=server)[1])
     [request] = of_kind(shop.answer(GO), ApprovalRequested)
-    other = Shop(start_app(hosted=server)[1], *shop.messages)
+    other = Shop(start_app(hosted=server, database=":memory:")[1], *shop.messages)
     other.answer(in_history(request), decision(request, True))
     assert server.made == ["search(to='Oslo')", "book(id='a2')"]
     assert "booked" in upstream.requests[1]["messages"][-1]["content"]

@@ -43,10 +43,22 @@ def test_servers_are_shown_with_what_is_wrong(tmp_path: Path, command: str) -> N
     assert MISSING in shown
     assert "'broken' is left out: parameters" in shown
     assert "s3cret" not in shown
+    # Of the shop's tools price only reads, and order waits for approval.
+    assert "run without approval" not in shown
     if command == "mcp":
         assert "def price(" in ended.out and "def order(" in ended.out
         assert "def slow(" not in ended.out
         assert "# wait for approval: order" in ended.out
+
+
+@pytest.mark.parametrize("command", ["mcp", "doctor"])
+def test_acting_tools_that_run_unasked_are_named(tmp_path: Path, command: str) -> None:
+    with mcp_faults.http(tmp_path) as url:
+        (tmp_path / "emulator.toml").write_text(
+            f'[mcp.shop]\nurl = "{url}"\nallowed_tools = ["price", "order"]\n'
+        )
+        ended = command_line(command, home=tmp_path)
+    assert "run without approval (require_approval): order" in ended.out
 
 
 def test_a_command_that_is_not_on_path_is_a_line_at_the_start(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -37,9 +38,12 @@ def flat(tool: Json) -> Json:
 class ResponsesLoop:
     """An agent over Responses. ``history`` says how a request continues the last one."""
 
-    def __init__(self, url: str, tools: list[Json], local: Local, history: str) -> None:
+    def __init__(
+        self, url: str, tools: list[Json], local: Local, history: str, other: str = ""
+    ) -> None:
+        """Every second request goes to the replica ``other``."""
         self._client = connect(url)
-        self._url = url
+        self._urls = itertools.cycle([url, other or url])
         self._tools = [flat(tool) if "function" in tool else tool for tool in tools]
         self._local = local
         self._history = history
@@ -76,7 +80,7 @@ class ResponsesLoop:
             request["conversation"] = self._conversation
         elif self._last is not None:
             request["previous_response_id"] = self._last["id"]
-        status, data = fetch(f"{self._url}/v1/responses", {**request, "stream": True})
+        status, data = fetch(f"{next(self._urls)}/v1/responses", {**request, "stream": True})
         assert status == 200, data
         self._last = check_events(read_stream(data))
         self._items += self._last["output"]
@@ -86,8 +90,13 @@ class ResponsesLoop:
 class MessagesLoop:
     """An agent over Messages."""
 
-    def __init__(self, url: str, tools: list[Json], local: Local) -> None:
-        self._client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+    def __init__(self, url: str, tools: list[Json], local: Local, other: str = "") -> None:
+        self._clients = itertools.cycle(
+            [
+                anthropic.Anthropic(base_url=one, api_key="k", max_retries=0)
+                for one in (url, other or url)
+            ]
+        )
         self._messages: list[Any] = []
         self._local = local
         self._tools = [self._tool(tool["function"]) for tool in tools if "function" in tool]
@@ -101,7 +110,7 @@ class MessagesLoop:
     def say(self, text: str) -> str:
         self._messages.append({"role": "user", "content": text})
         while True:
-            with self._client.beta.messages.stream(
+            with next(self._clients).beta.messages.stream(
                 model="m", max_tokens=99, tools=self._tools, messages=self._messages
             ) as stream:
                 answer = stream.get_final_message()
@@ -122,9 +131,9 @@ class MessagesLoop:
 
 
 LOOPS: dict[str, Callable[..., Any]] = {
-    "previous response": lambda *a: ResponsesLoop(*a, "response"),
-    "items": lambda *a: ResponsesLoop(*a, "items"),
-    "conversation": lambda *a: ResponsesLoop(*a, "conversation"),
+    "previous response": lambda *a, **k: ResponsesLoop(*a, **k, history="response"),
+    "items": lambda *a, **k: ResponsesLoop(*a, **k, history="items"),
+    "conversation": lambda *a, **k: ResponsesLoop(*a, **k, history="conversation"),
     "messages": MessagesLoop,
 }
 EACH_LOOP = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
@@ -223,7 +232,7 @@ def test_an_approval_suspends_the_program_and_another_replica_resumes_it(
 ) -> None:
     server = HostedFunctions(LOCAL, [SEARCH, BOOK, CHECK], asks)
     store = str(tmp_path / "store.sqlite")
-    replicas = [connect(start_proxy(hosted=server, store=store)) for _ in range(2)]
+    replicas = [connect(start_proxy(hosted=server, database=store)) for _ in range(2)]
     upstream.reply(CHAIN, "Booked.", "Bye.")
     new: list[Any] = [{"role": "user", "content": "Go."}]
     items: list[Any] = []

@@ -120,7 +120,7 @@ def test_another_replica_continues_and_a_repeated_request_makes_no_call_again(
     """Hosted, client, hosted; then the upstream fails, and the client repeats its request elsewhere."""
     server = hosted(SEARCH, CHECK)
     store = str(tmp_path / "store.sqlite")
-    one, other = (connect(start_proxy(hosted=server, store=store)) for _ in range(2))
+    one, other = (connect(start_proxy(hosted=server, database=store)) for _ in range(2))
     upstream.reply(CHAIN, Reply(status=400), "Booked.")
     messages = list(GO)
     first = plain(one, model="m", messages=messages, tools=[BOOK, SERVER]).choices[0].message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,7 +18,7 @@ from tests.hosted.test_mcp_over_http import PATHS, body
 from tests.support.approver import CALLS, PAGE, Approver
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import Inspected, stored
-from tests.support.processes import ROOT, RedisServer, wait_until
+from tests.support.processes import ROOT, wait_until
 from tests.support.programs import LOCAL, TOOLS
 from tests.support.raw_http import connect, post_bytes, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -260,23 +259,18 @@ def test_without_an_inspector_the_call_is_refused(
     assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is missing")
 def test_what_waits_at_one_replica_is_decided_once_at_another(
-    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions, tmp_path: Path
+    start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     upstream.reply("```tool_code\nprint(book('a1')['booked'])\n```", "Done.")
-    with RedisServer(tmp_path) as redis:
-        replicas = [
-            Approver(start_app(hosted=server, inspector="open", store=redis.url)[0])
-            for _ in range(2)
-        ]
-        answer = ask(replicas[0])
-        wait_until(replicas[1].waiting)
-        [address] = replicas[1].waiting()
-        assert replicas[0].waiting() == [address]
-        statuses = [replica.post(f"{address}/approve") for replica in reversed(replicas)]
-        assert statuses == [200, 404]
-        assert b"Done." in answer.result(20)[2]
+    replicas = [Approver(start_app(hosted=server, inspector="open")[0]) for _ in range(2)]
+    answer = ask(replicas[0])
+    wait_until(replicas[1].waiting)
+    [address] = replicas[1].waiting()
+    assert replicas[0].waiting() == [address]
+    statuses = [replica.post(f"{address}/approve") for replica in reversed(replicas)]
+    assert statuses == [200, 404]
+    assert b"Done." in answer.result(20)[2]
     assert server.made == ["book(id='a1')"]
 
 

@@ -118,10 +118,11 @@ def test_a_client_that_leaves_cancels_its_calls(
 
 
 def test_calls_beyond_the_limit_are_not_made_and_then_the_model_answers_without_tools(
-    start_proxy: Any, upstream: ScriptedUpstream
+    start_proxy: Any, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("emulator.answering.hosted_calls._MAX_CALLS", 2)
     server = HostedFunctions({"get_ping": lambda id: id}, [PING])
-    client = chat_client(start_proxy(hosted=server, hosted_calls=2))
+    client = chat_client(start_proxy(hosted=server))
     upstream.reply(THREE, "```tool_code\nget_ping('d')\n```", "Two of them.")
     answer = plain(client, model="m", messages=GO, tools=[SERVER]).choices[0]
     assert (answer.message.content, answer.finish_reason) == ("Two of them.", "stop")

@@ -81,7 +81,7 @@ def test_credentials_are_never_stored_logged_traced_or_shown(
     upstream.reply(PRICE, "It costs 1.10.")
     proxy, services = start_app(
         mcp_hosts=(guarded.split("/")[2],),
-        store=str(tmp_path / "store.sqlite"),
+        database=str(tmp_path / "store.sqlite"),
         log_bodies=True,
         inspector="open",
     )

@@ -12,6 +12,7 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.client_keys import KeyedClient
 from emulator.errors import BadRequest, FailedDependency
 from emulator.hosted.hosted_tool import HostedResult, HostedTools
 from emulator.hosted.mcp_servers import MCPServers
@@ -144,7 +145,7 @@ def test_a_server_listed_in_the_history_is_not_asked(shop: tuple[MCPServers, Pat
     before = log.read_text() if log.exists() else ""
     known = {"shop": [{"name": "price", "input_schema": {"type": "object"}}, {"name": 3}]}
     request = chat(NAMED).model_copy(update={"listed_servers": known})
-    hosted = servers.resolve(request, "someone else")
+    hosted = servers.resolve(request, KeyedClient("someone else"))
     assert [tool.name for tool in hosted.tools] == ["price"]
     assert hosted.listings == ()
     assert (log.read_text() if log.exists() else "") == before
@@ -193,7 +194,7 @@ def test_a_server_that_dies_is_started_again(
 def test_clients_share_no_session(servers: Callable[..., MCPServers], tmp_path: Path) -> None:
     """Each client has a process of its own: one that dies is not the other's."""
     shop = servers(mcp={"shop": mcp_faults.stdio(tmp_path / "log")})
-    one, other = (shop.resolve(chat(NAMED), client) for client in ("one", "other"))
+    one, other = (shop.resolve(chat(NAMED), KeyedClient(client)) for client in ("one", "other"))
     slow = next(tool for tool in other.tools if tool.name == "slow").start({"seconds": 1})
     called(one, "die")
     assert slow.result(60) == HostedResult("done")

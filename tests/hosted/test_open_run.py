@@ -72,8 +72,7 @@ def start(upstream: ScriptedUpstream, programs: Counted) -> Iterator[Callable[..
         def start(server: HostedFunctions, **options: Any) -> openai.OpenAI:
             settings = Settings(
                 base_url=upstream.base_url,
-                store=":memory:",
-                files_dir=":temporary:",
+                database=":memory:",
                 **options,
             )
             app = create_app(settings, programs=programs, hosted=server)

@@ -87,7 +87,7 @@ for entry in os.scandir(b"/mnt/data"):
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     settings = Settings(
         base_url="http://127.0.0.1:9/v1",
-        store=":memory:",
+        database=":memory:",
         files_dir=str(tmp_path_factory.mktemp("files")),
         container_bytes=2**21,
         interpreter_seconds=30,

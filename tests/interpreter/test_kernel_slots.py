@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from emulator.database import Database, Documents, open_database
 from emulator.interpreter.kernel_records import KernelSlots
-from emulator.storage.key_value import SQLiteStore
 
 Time = list[float]
 
@@ -18,15 +18,15 @@ def time() -> Time:
 
 
 @pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    opened = SQLiteStore(":memory:", ttl_seconds=60)
+def database() -> Iterator[Database]:
+    opened = open_database(":memory:")
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def replica(store: SQLiteStore, time: Time) -> Callable[[], KernelSlots]:
-    return lambda: KernelSlots(store, 2, now=lambda: time[0])
+def replica(database: Database, time: Time) -> Callable[[], KernelSlots]:
+    return lambda: KernelSlots(database, 2, now=lambda: time[0])
 
 
 def test_places_are_taken_once_and_free_again_when_left(
@@ -81,8 +81,9 @@ def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
 
 
 def test_what_is_no_table_of_places_counts_as_none(
-    store: SQLiteStore, replica: Callable[[], KernelSlots]
+    database: Database, replica: Callable[[], KernelSlots]
 ) -> None:
-    store.put({"kernel-slots:all": b'{"a": ["soon", null]}'})
+    garbage: Documents[bytes] = Documents(database, "kernel-slots", seconds=60)
+    garbage.put({"all": b'[{"a": ["soon", null]}]'})
     assert replica().idle(0) == []
     assert replica().acquire("a", 60)

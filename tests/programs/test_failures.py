@@ -331,13 +331,13 @@ def test_another_process_knows_the_failure(
     upstream.reply(block(source), "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]
     store = str(tmp_path / "store.sqlite")
-    url = start_proxy(store=store, order="strict")
+    url = start_proxy(database=store, order="strict")
     [read] = chat_turn(url, messages)
     messages.append(result_message(read, "no such file", is_error=True))
     [fallback] = chat_turn(url, messages)
     del messages[-2]["is_error"]
     messages.append(result_message(fallback, "ok"))
-    [last] = chat_turn(start_proxy(store=store, order="strict"), messages)
+    [last] = chat_turn(start_proxy(database=store, order="strict"), messages)
     assert (last.function.name, last.function.arguments) == ("deploy", '{"target":"c"}')
 
 

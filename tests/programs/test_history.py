@@ -350,7 +350,7 @@ def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
     upstream: ScriptedUpstream,
 ) -> None:
     upstream.reply(block("x = check('a2')\nprint(x)"), "I see.")
-    settings = Settings(base_url=upstream.base_url, api_key="k", store=":memory:")
+    settings = Settings(base_url=upstream.base_url, api_key="k", database=":memory:")
     with (
         closing(ProgramServer(Limits(), most=1)) as programs,
         serve(create_app(settings, programs=programs)) as url,

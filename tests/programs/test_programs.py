@@ -301,14 +301,14 @@ def test_a_proxy_that_was_restarted_goes_on(
 ) -> None:
     upstream.reply(CHAIN)
     file = str(tmp_path / "programs.sqlite")
-    before = openai.OpenAI(base_url=start_proxy(store=file), api_key="k")
+    before = openai.OpenAI(base_url=start_proxy(database=file), api_key="k")
     messages, message = started(before)
-    after = openai.OpenAI(base_url=start_proxy(store=file), api_key="k")
+    after = openai.OpenAI(base_url=start_proxy(database=file), api_key="k")
     history = [*messages, result(message.tool_calls[0], HITS)]
     assert calls(plain(after, model="m", messages=history, tools=TOOLS)) == [("book", {"id": "a2"})]
 
 
-@pytest.mark.parametrize("settings", [{"programs": "off"}, {"store": "/dev/null/nowhere"}])
+@pytest.mark.parametrize("settings", [{"programs": "off"}, {"database": "none"}])
 def test_without_a_store_the_model_is_asked_at_each_turn(
     start_proxy: StartProxy, upstream: ScriptedUpstream, settings: Any
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,8 +12,9 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from tests.support.agents import broken_prefixes
 from tests.support.chat import BOTH, calls
-from tests.support.processes import REDIS_MISSING, Process, RedisServer, proxy
+from tests.support.processes import Process, proxy
 from tests.support.programs import CHAIN, LOCAL, TOOLS
 from tests.support.scripted import ScriptedUpstream
 
@@ -22,16 +22,12 @@ Start = Callable[[], tuple[Process, openai.OpenAI]]
 MADE = [("search", {"to": "Oslo"}), ("book", {"id": "a2"}), ("check", {"id": "a2"})]
 
 
-@pytest.fixture(params=["file", "redis"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The setting of a store that two processes can share."""
+@pytest.fixture(params=["file", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that two processes can share."""
     if request.param == "file":
-        yield str(tmp_path / "programs.sqlite")
-        return
-    if shutil.which("redis-server") is None:
-        pytest.skip(REDIS_MISSING)
-    with RedisServer(tmp_path) as server:
-        yield server.url
+        return str(tmp_path / "programs.sqlite")
+    return str(request.getfixturevalue("postgres_server").database())
 
 
 @pytest.fixture
@@ -40,7 +36,7 @@ def start(upstream: ScriptedUpstream, store: str, tmp_path: Path) -> Iterator[St
     with ExitStack() as running:
 
         def start_one() -> tuple[Process, openai.OpenAI]:
-            options = ("--store", store, "--log-level", "warning")
+            options = ("--database", store, "--log-level", "warning")
             process, url = running.enter_context(
                 proxy(upstream.base_url, tmp_path / "proxy.log", *options)
             )
@@ -59,6 +55,17 @@ def test_a_killed_proxy_goes_on_where_it_was(upstream: ScriptedUpstream, start: 
         process.kill()
     assert (conversation.made, conversation.answer) == (MADE, "Done.")
     assert len(upstream.requests) == 2
+    upstream.reply(
+        "```tool_code\nchek('a2')\n```", "```tool_code\ncheck('a2')\n```", "It is.", "Bye."
+    )
+    for said in ("Is it on time?", "Thanks."):
+        conversation.say(said)
+        while conversation.answer is None:
+            process, client = start()
+            conversation.turn(client)
+            process.kill()
+    assert (conversation.answer, len(upstream.requests)) == ("Bye.", 6)
+    assert broken_prefixes(upstream.requests) == []
 
 
 @BOTH
@@ -99,6 +106,10 @@ class Conversation:
         self.made: list[tuple[str, Any]] = []
         self.answer: str | None = None
         self._messages: list[Any] = [{"role": "user", "content": "Book the cheapest to Oslo."}]
+
+    def say(self, text: str) -> None:
+        self.answer = None
+        self._messages.append({"role": "user", "content": text})
 
     def ask(self, client: openai.OpenAI, how: Any = None) -> ChatCompletion:
         request = {"model": "m", "messages": self._messages, "tools": TOOLS}

@@ -80,7 +80,7 @@ SHAPES: list[tuple[str, Any]] = [
             assistant(a, b, c),
             NOTE,
             booked(a),
-            {"role": "user", "content": "Still there?"},
+            {"role": "user", "content": "<system-reminder>Be brief.</system-reminder>"},
             booked(b),
             {"role": "assistant", "content": ""},
             {"role": "developer", "content": "Go on."},
@@ -147,13 +147,12 @@ def test_a_request_may_be_repeated_while_a_result_is_missing(
 def test_a_result_that_a_client_has_forgotten_since_stays_known(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    """Agents cut old results out of long histories."""
+    """Agents cut old calls and results out of long histories."""
     upstream.reply("```tool_code\na = check('1')\nb = check('2' + a)\nprint(a, b)\n```", "Done.")
     [one] = ask(client, [GO]).choices[0].message.tool_calls
     messages = [GO, assistant(one), result(one, "A")]
     [two] = ask(client, messages).choices[0].message.tool_calls
-    messages[2] = result(one, "[old result cleared]")
-    messages += [assistant(two), result(two, "B")]
+    messages[1:] = [assistant(two), result(two, "B")]
     assert ask(client, messages).choices[0].message.content == "Done."
     assert "A B" in str(upstream.requests[1]["messages"])
 

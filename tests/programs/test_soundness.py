@@ -61,7 +61,7 @@ def test_over_turns_exactly_the_references_calls_come_out(
     expected, printed, fails = reference(source)
     if len(expected) > MAX_CALLS:
         return
-    driver = Driver(programs, TOOLSET, max_calls=200, order=order)
+    driver = Driver(programs, TOOLSET, order=order)
     made, stdout, failed, turns = over_turns(driver, source)
     assert made == expected, source
     assert failed == fails, source

@@ -36,7 +36,7 @@ ROWS: dict[str, dict[str, str]] = {
         "more connections than file descriptors (`ulimit -Hn`)": """
             web/server/test_server.py
             test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server""",
-        "bodies exceed `--bodies-bytes` together": """
+        "bodies exceed 2 GiB together": """
             web/server/test_floods.py test_uploads_in_progress_are_bounded_together""",
         "it exceeds its limits, in the playground too": """
             web/server/test_floods.py
@@ -49,14 +49,17 @@ ROWS: dict[str, dict[str, str]] = {
         "the proxy is killed, also by SIGKILL": """
             web/server/test_machine_faults.py
             test_a_killed_proxy_loses_nothing_that_was_kept_and_shows_nothing_by_halves""",
-        "the store's file is damaged or cannot be opened": """
+        "the database's file is damaged or cannot be opened": """
             web/server/test_faults.py
-            test_a_damaged_store_costs_the_programs_and_not_the_service""",
-        "Redis is unavailable": """
-            web/server/test_machine_faults.py test_a_redis_that_goes_and_comes_back""",
-        "the replicas' PostgreSQL or object store is unavailable": """
-            scale/test_outages.py
-            test_postgresql_is_restarted_and_files_are_there_again_without_a_restart_of_the_proxy
+            test_a_damaged_database_costs_the_programs_and_not_the_service
+            first_day/test_serving.py
+            test_a_database_or_folder_that_was_named_and_cannot_be_used_stops_the_start""",
+        "another process locks the database's file": """
+            database/test_databases.py
+            test_while_another_process_has_the_file_nobody_waits_for_anothers_wait""",
+        "PostgreSQL is unavailable": """
+            web/server/test_machine_faults.py test_a_postgresql_that_goes_and_comes_back""",
+        "the object store is unavailable": """
             scale/test_outages.py
             test_while_the_object_store_is_away_files_are_refused_for_now""",
         "the disk is full or fails": """
@@ -94,9 +97,6 @@ ROWS: dict[str, dict[str, str]] = {
             sandbox/test_escape.py test_the_kernel_gets_no_more_memory_than_allowed
             sandbox/test_escape.py test_memory_in_many_processes_is_bounded_as_a_whole
             sandbox/test_escape.py test_a_fork_bomb_is_stopped_by_the_process_limit""",
-        "processor": """
-            web/server/test_workers.py
-            test_where_each_core_has_a_worker_it_stays_there_and_kernels_go_where_they_like""",
         "user": "sandbox/test_escape.py test_each_session_has_a_user_of_its_own",
         "running time, output, calls": """
             sandbox/test_escape.py test_a_program_ends_at_its_deadline

@@ -67,7 +67,7 @@ def test_a_truncated_block_calls_nothing(format: Format) -> None:
 
 
 def test_the_page_of_formats_is_up_to_date() -> None:
-    """Run ``make formats`` after a change of the table."""
+    """Run ``make pages`` after a change of the table."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -84,7 +84,7 @@ def test_every_requirement_is_locked_in_a_version_that_fits() -> None:
     of_image = re.search(r"^IMAGE_EXTRAS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert of_image, "the Makefile names the extras of the image"
     names = of_image[1].split()
-    assert {"redis", "gateway", "shared"} <= set(names), "what several replicas need"
+    assert {"gateway", "shared"} <= set(names), "what several replicas need"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -116,7 +116,7 @@ def test_each_image_is_pinned() -> None:
         if name != "tool-use-api-emulator"  # built from this checkout
     ]
     pinned = re.compile(r".+@sha256:[0-9a-f]{64}|elyra/enterprise-gateway:\d+\.\d+\.\d+")
-    assert len(named) == 8
+    assert len(named) == 6
     assert [name for name in named if not pinned.fullmatch(name)] == []
 
 

@@ -104,7 +104,7 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
 ) -> None:
     """The prompts come out of the wheel, and so does the code that runs in a program's child."""
     serve = (str(installed / "tool-emulator"), "serve")
-    options = ("--sandbox", "none", "--store", ":memory:")
+    options = ("--sandbox", "none", "--database", ":memory:")
     with ScriptedUpstream() as upstream:
         upstream.reply('```python\nget_weather(location="London")\n```')
         with (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
 
+from emulator.responses import stored
 from tests.conftest import StartProxy
+from tests.support.processes import wait_until
 from tests.support.responses_tools import GET_WEATHER, LONDON
 from tests.support.scripted import Reply, ScriptedUpstream
 
@@ -89,8 +92,86 @@ def test_another_client_can_neither_see_nor_cancel_it(
 
 
 def test_in_the_background_means_kept(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
-    proxy = start_proxy(store="/dev/null/nowhere")
+    proxy = start_proxy(database="none")
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
-    with pytest.raises(openai.BadRequestError, match="no store"):
+    with pytest.raises(openai.BadRequestError, match="no database"):
         client.responses.create(model="m", input="Hi", background=True)
+    assert upstream.requests == []
+
+
+SILENT = Reply(chunks=["Hello", " there"], fault="silent", after=1)
+
+
+def two_replicas(start_app: Callable[..., tuple[str, Any]]) -> list[tuple[openai.OpenAI, Any]]:
+    started = [start_app() for _ in range(2)]
+    return [
+        (openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0), services)
+        for url, services in started
+    ]
+
+
+def test_one_that_another_replica_cancels_stays_cancelled_everywhere(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
+) -> None:
+    """The cancel answered "cancelled", the next GET "in_progress"."""
+    upstream.reply(SILENT)
+    (one, _), (other, _) = two_replicas(start_app)
+    made = one.responses.create(model="m", input="Hi", background=True)
+    wait_until(lambda: other.responses.retrieve(made.id).status == "in_progress")
+    assert other.responses.cancel(made.id).status == "cancelled"
+    for client in (other, one):
+        assert client.responses.retrieve(made.id).status == "cancelled"
+    assert upstream.exchanges[0].ended.wait(30), "its process stops the work when it notices"
+    for client in (other, one):
+        assert client.responses.retrieve(made.id).status == "cancelled"
+
+
+def test_one_whose_process_has_died_has_failed_and_a_cancel_agrees(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
+) -> None:
+    """It stayed in progress for an hour."""
+    upstream.reply(SILENT)
+    (one, _), (other, services) = two_replicas(start_app)
+    made = one.responses.create(model="m", input="Hi", background=True)
+    wait_until(lambda: other.responses.retrieve(made.id).status == "in_progress")
+    services.stores.database.run("DELETE FROM leases")  # as nobody renews them
+    failed = other.responses.retrieve(made.id)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert "has ended" in failed.error.message
+    assert other.responses.cancel(made.id).status == "failed"
+    assert other.responses.retrieve(made.id).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("letters", "status"), [(2_000, "completed"), (30_000, "failed")], ids=["events", "text"]
+)
+def test_one_that_is_too_large_to_be_stored_is_not_in_progress_for_ever(
+    client: openai.OpenAI,
+    upstream: ScriptedUpstream,
+    monkeypatch: pytest.MonkeyPatch,
+    letters: int,
+    status: str,
+) -> None:
+    """140,000 deltas of one character were. Only the stream cannot be resumed, if the text fits."""
+    monkeypatch.setattr(stored, "MAX_VALUE_BYTES", 25_000)
+    upstream.reply(Reply(chunks=["x"] * 2_000 if letters == 2_000 else ["x" * letters]))
+    made = client.responses.create(model="m", input="Hi", background=True)
+    wait_until(lambda: client.responses.retrieve(made.id).status not in ("queued", "in_progress"))
+    found = client.responses.retrieve(made.id)
+    assert found.status == status
+    if status == "completed":
+        assert len(found.output_text) == letters
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(made.id, stream=True)
+    else:
+        assert found.error is not None
+        assert "too large" in found.error.message
+
+
+def test_one_that_cannot_be_stored_at_all_is_refused(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    with pytest.raises(openai.InternalServerError, match="cannot be stored"):
+        client.responses.create(model="m", input="x" * (4 * 2**20), background=True)
     assert upstream.requests == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.responses_client import ask, ask_stream, check_events, fetch, read_stream
 from tests.support.responses_tools import GET_WEATHER
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import USAGE, ScriptedUpstream
 
 LONG: list[Any] = [
     {"role": "user", "content": "I am Ada."},
@@ -188,6 +189,120 @@ def test_an_empty_summary_is_a_failure(proxy: str, upstream: ScriptedUpstream) -
     assert fetch(f"{proxy}/v1/responses", body)[0] == 502
     last = ask_stream(proxy, body)[-1]
     assert (last["type"], last["response"]["output"]) == ("response.failed", [])
+
+
+MANAGED: dict[str, Any] = {"context_management": [{"type": "compaction", "compact_threshold": 200}]}
+WORDS = "word " * 200
+SAID: list[Any] = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": WORDS},
+    {"role": "user", "content": "And?"},
+]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_conversation_beyond_its_threshold_is_compacted_before_the_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stored: bool
+) -> None:
+    """The output has the summary and then the answer; the next prompt continues from there."""
+    upstream.reply(WORDS, "I wrote a lot.", "Fine.", "Yes.")
+    history: list[Any] = []
+    last = None
+    outputs = []
+    for text in ("Hi", "More.", "And?"):
+        said = {"role": "user", "content": text}
+        given = [said] if stored else [*history, said]
+        follow = {"previous_response_id": last.id} if stored and last else {}
+        last = client.responses.create(model="m", input=given, store=stored, **follow, **MANAGED)
+        output = [item.to_dict() for item in last.output]
+        history += [said, *output]
+        outputs.append([item["type"] for item in output])
+    assert outputs == [["message"], ["compaction", "message"], ["message"]]
+    assert "Summarize" in upstream.requests[1]["messages"][-1]["content"]
+    third, fourth = ([m["content"] for m in sent["messages"]] for sent in upstream.requests[2:])
+    assert third == ["Hi", "More.", "Summary of the conversation so far:\n\nI wrote a lot."]
+    assert fourth == [*third, "Fine.", "And?"]
+    assert last is not None and last.output_text == "Yes."
+
+
+def test_a_streamed_compaction_has_openais_events_and_counts_both_turns(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(SUMMARY, "Fine.")
+    body = {"model": "m", "input": SAID, **MANAGED}
+    events = ask_stream(proxy, body)
+    response = check_events(events)
+    assert [item["type"] for item in response["output"]] == ["compaction", "message"]
+    assert response["usage"]["output_tokens"] == 2 * USAGE["completion_tokens"]
+
+
+def test_tools_and_their_results_go_into_the_summary(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": f"4 degrees {WORDS}"}
+    upstream.reply("It is 4 degrees.", '```tool_code\nget_weather(location="Rome")\n```')
+    question = {"role": "user", "content": "Oslo, then Rome?"}
+    body = {"model": "m", "input": [question, call, result], "tools": [GET_WEATHER], **MANAGED}
+    summary, called = ask(proxy, body)["output"]
+    assert (summary["type"], called["type"]) == ("compaction", "function_call")
+    first, second = upstream.requests
+    assert "4 degrees" in str(first["messages"]) and WORDS not in str(second["messages"])
+    assert "It is 4 degrees." in str(second["messages"])
+    assert "get_weather" in str(second["messages"]), "the tools are offered again"
+
+
+def test_a_program_that_waits_goes_on_instead(proxy: str, upstream: ScriptedUpstream) -> None:
+    program = (
+        "a = get_weather(location='Oslo')\nb = get_weather(location=a[:4])\nprint(b[:4], 'degrees')"
+    )
+    upstream.reply(f"```tool_code\n{program}\n```", "It was a lot.", "Done.")
+    items: list[Any] = [{"role": "user", "content": "Go."}]
+    body = {"model": "m", "tools": [GET_WEATHER], **MANAGED}
+    kinds = []
+    for _ in range(3):
+        output = ask(proxy, {**body, "input": items})["output"]
+        kinds.append([item["type"] for item in output])
+        items += output
+        items += [
+            {"type": "function_call_output", "call_id": item["call_id"], "output": WORDS}
+            for item in output
+            if item["type"] == "function_call"
+        ]
+    assert kinds[:2] == [["function_call"], ["function_call"]]
+    assert len(upstream.requests) >= 2 and "word degrees" in str(upstream.requests[1]["messages"])
+
+
+def test_without_a_threshold_the_models_context_decides(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
+) -> None:
+    managed = {"context_management": [{"type": "compaction"}]}
+    body = {"model": "m", "input": SAID, **managed}
+    row = {"id": "m", "object": "model", "max_model_len": 300}
+    for listed, status in (([], 400), ([row], 200)):
+        upstream.at_root["/v1/models"] = {"object": "list", "data": listed}
+        url, services = start_app(database=":memory:")
+        services.reachability.check()
+        upstream.reply(*[SUMMARY, "Fine."] * len(listed))
+        answered, data = fetch(f"{url}/v1/responses", body)
+        assert answered == status, data
+    assert [item["type"] for item in json.loads(data)["output"]] == ["compaction", "message"]
+
+
+def test_what_users_say_is_not_summarized_again_and_again(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Fine.")
+    ask(proxy, {"model": "m", "input": [{"role": "user", "content": WORDS}], **MANAGED})
+    assert len(upstream.requests) == 1
+
+
+def test_if_no_summary_can_be_made_the_conversation_is_answered_whole(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(" ", "Fine.")
+    output = ask(proxy, {"model": "m", "input": SAID, **MANAGED})
+    assert [item["type"] for item in output["output"]] == ["message"]
 
 
 def test_input_tokens_are_estimated_without_the_model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +15,9 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.database import Leases, open_database
+from emulator.errors import BadRequest
+from emulator.responses.conversations import open_conversations
 from tests.conftest import StartProxy
 from tests.support.raw_http import fetch, send
 from tests.support.responses_tools import GET_WEATHER, LONDON
@@ -125,9 +128,9 @@ def mutations(value: Any) -> Iterator[Any]:
 def test_garbage_in_the_store_is_not_found_and_never_a_failure_of_the_proxy(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    """Another program may write to a shared Redis; SQLite has the same values."""
+    """Another program may write to the database."""
     path = tmp_path / "garbage.sqlite"
-    url = f"{start_proxy(store=str(path))}/v1"
+    url = f"{start_proxy(database=str(path))}/v1"
     upstream.default = "Hello."
     made = send(f"{url}/conversations", {"items": [ADA]})[2]
     item = send(f"{url}/conversations/{made['id']}/items")[2]["data"][0]["id"]
@@ -142,28 +145,23 @@ def test_garbage_in_the_store_is_not_found_and_never_a_failure_of_the_proxy(
             {"conversation": made["id"]}, {"previous_response_id": answer["id"]}, {"input": [reference]})),
     ]  # fmt: skip
     with closing(sqlite3.connect(path)) as store:
-        kept = store.execute("SELECT key, value FROM kept").fetchall()
-        broken = [dict.fromkeys((key for key, _ in kept), garbage) for garbage in GARBAGE]
+        kept = store.execute("SELECT rowid, kind, value FROM documents").fetchall()
+        broken = [dict.fromkeys((key for key, *_ in kept), garbage) for garbage in GARBAGE]
         broken += [
             {key: json.dumps(new).encode()}
-            for key, value in kept
-            if key.startswith(("conversation:", "response:"))
-            for new in random.Random(28).sample([*mutations(json.loads(value))], 40)
+            for key, kind, value in kept
+            if kind in ("conversation", "response", "item")
+            for new in random.Random(28).choices([*mutations(json.loads(value))], k=40)
         ]
         for values in broken:
             for address, body in asked:
-                store.executemany("UPDATE kept SET value = ? WHERE key = ?", kept_as_rows(kept))
-                store.executemany(
-                    "UPDATE kept SET value = ? WHERE key = ?", kept_as_rows(values.items())
-                )
+                change = "UPDATE documents SET value = ? WHERE rowid = ?"
+                store.executemany(change, [(value, key) for key, _, value in kept])
+                store.executemany(change, [(value, key) for key, value in values.items()])
                 store.commit()
                 status, _, text = fetch(address, body)
                 assert status in (200, 400, 404, 503), (address, body, values, text)
                 assert b"The proxy failed" not in text, (address, body, values, text)
-
-
-def kept_as_rows(values: Iterable[tuple[str, bytes]]) -> list[tuple[bytes, str]]:
-    return [(value, key) for key, value in values]
 
 
 def test_one_response_at_a_time_works_on_a_conversation(
@@ -192,3 +190,18 @@ def test_one_response_at_a_time_works_on_a_conversation(
     assert (error.value.code, error.value.param) == ("conversation_locked", "conversation")
     assert ask().output_text == "Hello again."
     assert len(client.conversations.items.list(made.id).data) == 5
+
+
+def test_a_turn_after_another_history_of_the_same_length_is_refused(tmp_path: Path) -> None:
+    """While a request waited, one item was deleted and another added: only the number was compared."""
+    one, other = ({"id": key, "type": "message"} for key in ("msg_1", "msg_2"))
+    with closing(open_database(str(tmp_path / "store.sqlite"))) as database:
+        conversations = open_conversations(database, Leases(database), 60)
+        made = conversations.create("ann", [one], {})
+        with conversations.turn("ann", made.id, made.items):
+            pass
+        conversations.remove("ann", made.id, "msg_1")
+        conversations.add("ann", made.id, [other])
+        turn = conversations.turn("ann", made.id, made.items)
+        with pytest.raises(BadRequest, match="Another request"), turn:
+            pass

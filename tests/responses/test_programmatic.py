@@ -287,7 +287,7 @@ def test_a_long_program_is_whole_before_its_first_call(
 
 def replica(start_proxy: Any, key: str = "secret", api_key: str = "k") -> openai.OpenAI:
     """A client of a proxy with a store of its own."""
-    url = start_proxy(store=":memory:", program_key=key)
+    url = start_proxy(database=":memory:", program_key=key)
     return openai.OpenAI(base_url=url, api_key=api_key, max_retries=0)
 
 
@@ -319,7 +319,7 @@ def test_a_program_continues_after_the_process_was_killed(
     conversation = Conversation(openai.OpenAI(base_url="http://unused", api_key="k", max_retries=0))
     new: list[Json] = [{"role": "user", "content": "Go."}]
     while new:
-        options = ["--api-key", "upstream-key", "--store", ":memory:", *key]
+        options = ["--api-key", "upstream-key", "--database", ":memory:", *key]
         with proxy(upstream.base_url, tmp_path / "log", *options) as (_, url):
             conversation.client = conversation.client.with_options(base_url=f"{url}/v1")
             new = [result_of(call) for call in conversation.step(new)]
@@ -406,7 +406,7 @@ def test_a_foreign_program_is_an_ordinary_turn_and_the_model_sees_the_history(
 def test_another_clients_program_is_an_ordinary_turn(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(store=":memory:", client_keys=("one", "two"), program_key="secret")
+    url = start_proxy(database=":memory:", client_keys=("one", "two"), program_key="secret")
     upstream.reply(python(SUM), "No.")
     conversation = Conversation(openai.OpenAI(base_url=url, api_key="one", max_retries=0))
     [call] = conversation.step([{"role": "user", "content": "Go."}])
@@ -441,7 +441,7 @@ def test_all_kinds_of_calls_name_their_program(
     items: list[Json] = [{"role": "user", "content": "Go."}]
     kinds: list[str] = []
     while True:
-        url = start_proxy(store=":memory:", program_key="secret")
+        url = start_proxy(database=":memory:", program_key="secret")
         body = {"model": "m", "input": items, "tools": tools, "store": False}
         output = check_events(ask_stream(url, body))["output"]
         items += output
@@ -483,7 +483,7 @@ def test_a_program_calls_mcp_tools_and_waits_for_approvals(
         said = ["Thanks."]
         while True:
             url = start_proxy(
-                store=":memory:", program_key="secret", mcp_hosts=(f"127.0.0.1:{shop.port}",)
+                database=":memory:", program_key="secret", mcp_hosts=(f"127.0.0.1:{shop.port}",)
             )
             body = {"model": "m", "input": items, "tools": [*TOOLS, server], "store": False}
             output = check_events(ask_stream(url, body))["output"]

@@ -12,10 +12,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from emulator.database import open_database
 from emulator.errors import BadRequest
-from emulator.responses.event_log import EventLog
 from emulator.responses.stored import StoredResponses
-from emulator.storage.key_value import SQLiteStore
 from tests.conftest import StartProxy
 from tests.support.responses_client import fetch, read_stream
 from tests.support.responses_tools import GET_WEATHER, LONDON, SHELL
@@ -263,7 +262,8 @@ def test_a_response_is_found_again_until_it_is_deleted(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hi.")
-    made = client.responses.create(model="m", input="Hello")
+    *_, last = client.responses.create(model="m", input="Hello", stream=True)
+    made = last.response
     assert client.responses.retrieve(made.id).to_dict() == made.to_dict()
     with client.responses.stream(response_id=made.id) as stream:
         assert stream.get_final_response().output_text == "Hi."
@@ -289,13 +289,29 @@ def test_a_deleted_response_leaves_nothing_in_the_store(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "kept.sqlite"
-    url = start_proxy(store=str(file)) + "/v1/responses"
+    url = start_proxy(database=str(file)) + "/v1/responses"
     upstream.reply(Reply("Hi.", reasoning="A greeting."))
-    made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
-    with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (3,)
-        assert fetch(f"{url}/{made['id']}", method="DELETE")[0] == 200
-        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+    with openai.OpenAI(base_url=url.removesuffix("/responses"), api_key="k") as client:
+        with client.responses.stream(model="m", input="Hello") as stream:
+            made = stream.get_final_response()
+        kinds = (
+            "SELECT kind FROM documents WHERE kind IN ('response', 'item', 'stream') ORDER BY kind"
+        )
+        with closing(sqlite3.connect(file)) as connection:
+            found = [kind for (kind,) in connection.execute(kinds)]
+            assert found == ["item", "item", "response", "stream"]
+            client.responses.delete(made.id)
+            assert connection.execute(kinds).fetchall() == []
+
+
+def test_a_response_that_was_not_streamed_has_no_events(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    """As with OpenAI. Every delta was a row: a response took seven times its size."""
+    upstream.reply("Hi.")
+    made = client.responses.create(model="m", input="Hello")
+    with pytest.raises(openai.NotFoundError, match="not stored"):
+        client.responses.retrieve(made.id, stream=True)
 
 
 def test_a_response_that_is_not_to_be_stored_is_not(
@@ -402,7 +418,7 @@ def test_what_is_kept_survives_a_restart(
 ) -> None:
     store = str(tmp_path / "kept.sqlite")
     upstream.reply("It rains.", "In Oslo.")
-    before, after = (start_proxy(store=store) + "/v1/responses" for _ in range(2))
+    before, after = (start_proxy(database=store) + "/v1/responses" for _ in range(2))
     events = read_stream(fetch(before, {"model": "m", "input": "Weather?", "stream": True})[1])
     made = events[-1]["response"]
     assert json.loads(fetch(f"{after}/{made['id']}")[1]) == made
@@ -432,7 +448,7 @@ def test_a_response_is_forgotten_when_its_time_is_up(
 def test_without_a_store_answers_come_all_the_same(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(store="/dev/null/nowhere.sqlite") + "/v1/responses"
+    url = start_proxy(database="none") + "/v1/responses"
     upstream.reply("Hi.")
     status, data = fetch(url, {"model": "m", "input": "Hello"})
     assert status == 200
@@ -456,11 +472,11 @@ def test_a_store_that_goes_down_costs_what_is_kept_not_an_answer(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "kept.sqlite"
-    url = start_proxy(store=str(file)) + "/v1/responses"
+    url = start_proxy(database=str(file)) + "/v1/responses"
     upstream.reply("Hi.", "Hi again.")
     made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("DROP TABLE kept")
+        connection.execute("DROP TABLE documents")
     assert fetch(url, {"model": "m", "input": "Hello"})[0] == 200
     assert fetch(f"{url}/{made['id']}")[0] == 503
     further = {"model": "m", "input": "?", "previous_response_id": made["id"]}
@@ -472,11 +488,11 @@ def test_what_cannot_be_read_is_not_found(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, value: bytes
 ) -> None:
     file = tmp_path / "kept.sqlite"
-    url = start_proxy(store=str(file)) + "/v1/responses"
+    url = start_proxy(database=str(file)) + "/v1/responses"
     upstream.reply("Hi.")
     made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE kept SET value = ?", (value,))
+        connection.execute("UPDATE documents SET value = ?", (value,))
     assert fetch(f"{url}/{made['id']}")[0] == 404
 
 
@@ -486,13 +502,19 @@ def test_what_cannot_be_read_is_not_found(
     ids=["responses", "bytes", "none reached"],
 )
 def test_one_request_does_not_read_without_end(limits: dict[str, int], readable: int) -> None:
-    with closing(SQLiteStore(":memory:", ttl_seconds=60)) as store:
-        kept = StoredResponses(store, 60, **limits)
+    with closing(open_database(":memory:")) as database:
+        kept = StoredResponses(database, 60, **limits)
         items = [{"type": "message", "id": f"msg_{n}", "padding": "x" * 900} for n in range(9)]
         for n, item in enumerate(items):
             previous = f"resp_{n - 1}" if n else None
             response = {"id": f"resp_{n}", "output": [item], "previous_response_id": previous}
-            kept.save("", response, initial={}, input_items=[], events=EventLog())
+            response |= {
+                "status": "completed",
+                "created_at": 0,
+                "completed_at": 0,
+                "background": False,
+            }
+            kept.save("", response, input_items=[])
         references = [{"type": "item_reference", "id": item["id"]} for item in items]
         for n in range(9):
             whole = items[: n + 1]

@@ -362,6 +362,7 @@ def with_choice(choice: Any) -> Json:
         ({**HELLO, "metadata": {f"{n}": "" for n in range(17)}}, "metadata", None),
         ({**HELLO, "metadata": {"n" * 65: ""}}, "metadata", None),
         ({**HELLO, "metadata": {"n": "x" * 513}}, "metadata", None),
+        ({**HELLO, "context_management": [{"type": "x"}]}, "context_management[0].type", None),
         ({**HELLO, "max_output_tokens": 0}, "max_output_tokens", None),
         ({**HELLO, "temperature": 3}, "temperature", None),
         ({**HELLO, "truncation": "some"}, "truncation", None),
@@ -369,8 +370,8 @@ def with_choice(choice: Any) -> Json:
         ({**HELLO, "prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_parameter"),
         (
             {**HELLO, "context_management": [{"type": "compaction"}]},
-            "context_management",
-            "unsupported_parameter",
+            "context_management[0].compact_threshold",
+            None,
         ),
         (
             {**HELLO, "previous_response_id": "resp_none"},

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from emulator.answering.call_policy import NO_TOOLS
-from emulator.answering.prompt import transcript
+from emulator.answering.transcript import transcript
 from emulator.errors import BadRequest
 from emulator.responses import items
 from emulator.responses.history import messages

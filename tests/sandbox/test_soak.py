@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from emulator.database import open_database
 from emulator.engines import InterpreterEngines
 from emulator.errors import NotFound
 from emulator.interpreter.interpreter import Interpreter
 from emulator.settings import Settings
-from emulator.storage.blob_store import open_folder
+from emulator.storage.blob_store import open_blob_store
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
@@ -117,12 +118,16 @@ def _settled(expected: Held) -> Held:
 
 @pytest.mark.nightly
 @needs_bubblewrap
-def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> None:
+def test_containers_that_have_gone_leave_no_kernel_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
+    monkeypatch.setattr("emulator.engines._WARM", 0)
     clock = [time.time()]
-    settings = Settings(warm_interpreters=0)
+    settings = Settings()
     kernels = InterpreterEngines(settings)
-    folder = open_folder(tmp_path, now=lambda: clock[0])
+    database = open_database(str(tmp_path / "database.sqlite"), lambda: clock[0])
+    folder = open_blob_store(database, str(tmp_path))
     containers = Containers(folder, Files(folder, settings), settings)
     interpreter = Interpreter(containers, kernels, settings)
     toolset = Toolset.parse([ASK])
@@ -154,11 +159,15 @@ def test_containers_that_have_gone_leave_no_kernel_behind(tmp_path: Path) -> Non
 
 @pytest.mark.nightly
 @needs_bubblewrap
-def test_a_container_in_use_does_not_expire(tmp_path: Path) -> None:
+def test_a_container_in_use_does_not_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulator.engines._WARM", 0)
     clock = [time.time()]
-    settings = Settings(warm_interpreters=0)
+    settings = Settings()
     kernels = InterpreterEngines(settings)
-    folder = open_folder(tmp_path, now=lambda: clock[0])
+    database = open_database(str(tmp_path / "database.sqlite"), lambda: clock[0])
+    folder = open_blob_store(database, str(tmp_path))
     containers = Containers(folder, Files(folder, settings), settings)
     interpreter = Interpreter(containers, kernels, settings)
     container = containers.create("", expires_minutes=1)

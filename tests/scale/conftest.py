@@ -1,4 +1,4 @@
-"""What replicas share: a PostgreSQL, a Redis, an object store, a gateway; and two of them behind nginx."""
+"""What replicas share: a PostgreSQL, an object store, a gateway; and two of them behind nginx."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from tests.scale.object_store import ObjectStore
 from tests.scale.replicas import TOKEN, Replicas
 from tests.support import gateways
-from tests.support.postgres import Postgres, postgres
-from tests.support.processes import Process, RedisServer, free_port, listens, proxy
+from tests.support.postgres import Postgres
+from tests.support.processes import Process, free_port, listens, proxy
 from tests.support.scripted import ScriptedUpstream
 
 _CONFIGURATION = """
@@ -67,12 +67,6 @@ def balanced(urls: Sequence[str], folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def database() -> Iterator[Postgres]:
-    with postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with ObjectStore(tmp_path_factory.mktemp("s3")) as server:
         yield server
@@ -103,23 +97,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("redis"), durable=True) as server:
-        yield server
-
-
 @pytest.fixture
 def replicas(
     upstream: ScriptedUpstream,
-    database: Postgres,
+    postgres_server: Postgres,
     gateway: str,
-    redis: RedisServer,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[Replicas]:
-    index = database.database()
-    shared = f"--store {redis.database()} --files-index {index} --warm-interpreters 0".split()
+    place = f"--database {postgres_server.database()} --files-dir {tmp_path / 'mounted'}"
+    shared = place.split()
     for option in getattr(request, "param", []):
         shared.append(request.getfixturevalue("bucket") if option == "BUCKET" else option)
     if "--sandbox" not in shared:

@@ -12,13 +12,13 @@ import httpx2
 import openai
 import pytest
 
-from emulator.responses.signals import ALIVE_SECONDS
+from emulator.database import LEASE_SECONDS
 from tests.scale.replicas import (
     Replicas,
     ask_interrupted,
     chat_at,
 )
-from tests.support.processes import RedisServer, proxy, wait_until
+from tests.support.processes import proxy, wait_until
 from tests.support.programs import INTERPRETER, PRICE, results
 from tests.support.scripted import Reply, ScriptedUpstream
 
@@ -49,7 +49,7 @@ def test_a_background_response_of_a_killed_replica_has_failed(
     wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "in_progress")
     replicas.kill(0)
     wait_until(lambda: replicas.at(1, f"/v1/responses/{slow}")["status"] == "failed")
-    assert ALIVE_SECONDS < 60, "wait_until waits as long"
+    assert LEASE_SECONDS < 60, "wait_until waits as long"
     assert "has ended" in replicas.at(1, f"/v1/responses/{slow}")["error"]["message"]
     again = replicas.ask("/v1/responses", asked)["id"]
     wait_until(lambda: replicas.ask(f"/v1/responses/{again}")["status"] == "completed")
@@ -163,12 +163,12 @@ def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
 
 @pytest.mark.parametrize("store", ["folder", "bucket"])
 def test_a_file_that_a_dead_replica_took_is_read_at_the_other(
-    request: pytest.FixtureRequest, store: str, upstream: ScriptedUpstream, redis: RedisServer
+    request: pytest.FixtureRequest, store: str, upstream: ScriptedUpstream
 ) -> None:
-    database = request.getfixturevalue("database").database()
+    database = request.getfixturevalue("postgres_server").database()
     tmp_path = request.getfixturevalue("tmp_path")
     files = str(tmp_path / "mounted") if store == "folder" else request.getfixturevalue("bucket")
-    shared = ["--store", redis.database(), "--files-index", database, "--files-dir", files]
+    shared = ["--database", database, "--files-dir", files]
     content = b"1,2\n" * 100_000
     with (
         proxy(upstream.base_url, tmp_path / "one.log", *shared) as (first, one),

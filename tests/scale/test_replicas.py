@@ -1,6 +1,6 @@
 """Two replicas behind nginx, each request at the other one than the last, and one of them killed.
 
-All that they share is real: Redis, PostgreSQL, a folder, a Jupyter Kernel Gateway.
+All that they share is real: PostgreSQL, a folder, a Jupyter Kernel Gateway.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
 
 
 @pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)
-def test_replicas_of_several_workers_share_through_their_keepers(replicas: Replicas) -> None:
+def test_replicas_of_several_workers_share_too(replicas: Replicas) -> None:
     session = replicas.session()
     session.run("x = []")
     for n in range(4):

@@ -11,12 +11,10 @@ import pytest
 
 from emulator.interpreter.approval_records import RECORD_SECONDS
 from tests.scale.replicas import Replicas
-from tests.support.processes import RedisServer, wait_until
+from tests.support.processes import wait_until
 from tests.support.programs import INTERPRETER
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
-
-WORKERS = pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)
 
 
 class Waiting:
@@ -82,15 +80,6 @@ def test_what_waits_at_one_replica_is_declined_at_the_other_and_the_first_word_c
     assert (waiting.ran()["status"] == "Success") == approved
 
 
-@WORKERS
-def test_what_a_keeper_holds_is_approved_at_the_other_replica(
-    replicas: Replicas, pool: ThreadPoolExecutor
-) -> None:
-    waiting = Waiting(replicas, pool)
-    assert waiting.decide(1, "approve")[0] == 200
-    assert waiting.ran()["stdout"] == "as it was written\n"
-
-
 def test_a_cell_of_a_container_that_the_other_replica_deletes_is_not_run(
     replicas: Replicas, pool: ThreadPoolExecutor
 ) -> None:
@@ -110,23 +99,6 @@ def test_a_cell_whose_replica_was_killed_waits_no_more(
     assert waiting.answer.exception(60) is not None
     wait_until(lambda: waiting.listed(1) == [])
     assert RECORD_SECONDS < 60, "wait_until waits as long"
-
-
-def test_while_redis_is_away_the_replica_that_was_asked_decides(
-    replicas: Replicas, pool: ThreadPoolExecutor, redis: RedisServer
-) -> None:
-    waiting = Waiting(replicas, pool)
-    path = f"/v1/containers/{waiting.container}/executions"
-    redis.stop()
-    try:
-        assert len(waiting.listed(0)) == 1
-        status, headers, answer = send(f"{replicas.urls[1]}{path}")
-        assert (status, answer["error"]["code"]) == (503, "overloaded")
-        assert "retry-after" in headers
-        assert waiting.decide(0, "decline")[0] == 200
-        assert waiting.ran()["status"] == "Failure"
-    finally:
-        redis.start()
 
 
 def test_a_cell_of_a_chat_is_approved_at_the_other_replica(

@@ -7,29 +7,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from io import BytesIO
-from pathlib import Path
 
 import pytest
 
-from emulator.errors import BadRequest, NotFound, StorageFailed
+from emulator.database import open_database
+from emulator.errors import BadRequest, NotFound
 from emulator.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
-from emulator.storage.shared_index import SharedIndex
 from tests.support.postgres import Postgres
 
 LARGE = os.urandom(600_000)
 
 
+def open_store(files_dir: str, database: str, now: Callable[[], float] = time.time) -> BlobStore:
+    """As another replica would open it."""
+    opened = open_database(database, now)
+    store = open_blob_store(opened, files_dir)
+    store.owned.callback(opened.close)
+    store.remove_leftovers()
+    return store
+
+
 class Replica:
-    def __init__(self, store: BlobStore, **settings: int) -> None:
-        made = Settings(**settings)  # type: ignore[arg-type]
+    def __init__(self, store: BlobStore) -> None:
+        made = Settings()
         self.store = store
         self.files = Files(store, made)
         self.containers = Containers(store, self.files, made)
@@ -39,14 +47,17 @@ class Replica:
 
 
 @pytest.fixture
-def replicas(database: Postgres, files_dir: str) -> Iterator[list[Replica]]:
+def replicas(
+    postgres_server: Postgres, files_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[Replica]]:
     """Two that share all, where a client may have four files."""
-    index = database.database()
+    monkeypatch.setattr("emulator.storage.files._MAX_FILES", 4)
+    index = postgres_server.database()
     with ExitStack() as opened:
-        stores = [open_blob_store(files_dir, index) for _ in range(2)]
+        stores = [open_store(files_dir, index) for _ in range(2)]
         for store in stores:
             opened.callback(store.close)
-        yield [Replica(store, max_files=4) for store in stores]
+        yield [Replica(store) for store in stores]
 
 
 def test_what_one_replica_stores_another_reads_and_removes(replicas: list[Replica]) -> None:
@@ -78,8 +89,8 @@ def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
 
 IN_THE_INDEX = """
 import signal, sys
-from emulator.storage.shared_index import SharedIndex
-with SharedIndex(sys.argv[1]).transaction() as rows:
+from emulator.database import open_database
+with open_database(sys.argv[1]).transaction("files") as rows:
     rows.run("CREATE TABLE half_done (n INTEGER)")
     print("in", flush=True)
     signal.raise_signal(signal.SIGSTOP)
@@ -88,23 +99,23 @@ with SharedIndex(sys.argv[1]).transaction() as rows:
 
 
 def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long(
-    database: Postgres,
+    postgres_server: Postgres,
 ) -> None:
     """It had the lock, and its connection did not end: a process that is stopped says as little."""
-    url = database.database()
-    index = SharedIndex(url)
+    url = postgres_server.database()
+    index = open_database(url)
     vanished = subprocess.Popen(
         [sys.executable, "-c", IN_THE_INDEX, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
         assert vanished.stdout is not None
         assert vanished.stdout.readline() == b"in\n"
-        with index.transaction() as rows:
+        with index.transaction("files") as rows:
             assert rows.one("SELECT to_regclass('half_done')") == (None,)
         vanished.send_signal(signal.SIGCONT)
         _, said = vanished.communicate(timeout=60)
-        assert b"FileStoreUnavailable" in said, "it is told that it has lost the lock"
-        with index.transaction() as rows:
+        assert b"DatabaseFailed" in said, "it is told that it has lost the lock"
+        with index.transaction("files") as rows:
             assert rows.one("SELECT to_regclass('done')") == (None,)
     finally:
         vanished.kill()
@@ -132,15 +143,15 @@ def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
 
 
 def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_end(
-    database: Postgres, files_dir: str
+    postgres_server: Postgres, files_dir: str
 ) -> None:
     """Whoever is told its id ends its kernel: nobody would leave it, two would end what is another's."""
-    index, now = database.database(), [time.time()]
+    index, now = postgres_server.database(), [time.time()]
     with ExitStack() as opened:
-        stores = [open_blob_store(files_dir, index, now=lambda: now[0]) for _ in range(2)]
+        stores = [open_store(files_dir, index, now=lambda: now[0]) for _ in range(2)]
         for store in stores:
             opened.callback(store.close)
-        replicas = [Replica(store, max_containers=50) for store in stores]
+        replicas = [Replica(store) for store in stores]
         old = [replicas[n % 2].containers.create("me", expires_minutes=1).id for n in range(20)]
         for container in old:
             replicas[0].containers.put_file(container, f"{ROOT}a.txt", b"x", "assistant")
@@ -166,49 +177,15 @@ def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_e
 
 
 def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
-    database: Postgres, files_dir: str
+    postgres_server: Postgres, files_dir: str
 ) -> None:
     """A replica that starts must not take what another is writing for what a dead one has left."""
-    index = database.database()
-    first = open_blob_store(files_dir, index)
+    index = postgres_server.database()
+    first = open_store(files_dir, index)
     with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
-        open_blob_store(files_dir, index).close()
-        with first.open(unfinished.key) as content:
+        open_store(files_dir, index).close()
+        with first.open(lambda _: unfinished.key) as content:
             assert content.read() == b"half"
-        open_blob_store(files_dir, index, now=lambda: time.time() + 3700).close()
+        open_store(files_dir, index, now=lambda: time.time() + 3700).close()
         assert first._contents.list_stored() == {}
     first.close()
-
-
-def test_a_link_in_a_shared_folder_is_not_followed(database: Postgres, tmp_path: Path) -> None:
-    store = open_blob_store(str(tmp_path), database.database())
-    (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
-    with pytest.raises(StorageFailed, match="symbolic"):
-        store.open("link")
-    store.close()
-
-
-@pytest.mark.parametrize(
-    ("index", "says"),
-    [
-        ("postgresql+psycopg://u:sesame@127.0.0.1:1/x", "index of files failed"),
-        ("sqlite://", "PostgreSQL"),
-        ("sesame", "ArgumentError"),
-    ],
-)
-def test_a_replica_that_cannot_share_does_not_start_with_files_of_its_own(
-    tmp_path: Path, index: str, says: str
-) -> None:
-    with pytest.raises(StorageFailed, match=says) as failed:
-        open_blob_store(str(tmp_path), index)
-    assert "sesame" not in str(failed.value)
-
-
-def test_an_index_of_another_version_is_left_as_it_is(database: Postgres, tmp_path: Path) -> None:
-    index = database.database()
-    store = open_blob_store(str(tmp_path), index)
-    with store.transaction() as rows:
-        rows.run("UPDATE emulator_index SET version = 99")
-    with pytest.raises(StorageFailed, match="another version"):
-        open_blob_store(str(tmp_path), index)
-    store.close()

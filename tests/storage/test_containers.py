@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.database import open_database
 from emulator.errors import BadRequest, EmulatorError, NotFound, TooLarge
 from emulator.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
@@ -371,8 +372,9 @@ def test_copies_at_birth_are_bounded_too(start_proxy: StartProxy, tmp_path: Path
     assert kept(tmp_path) == [5, 5]
 
 
-def test_only_so_many_containers_run(start_proxy: StartProxy) -> None:
-    client = sdk(start_proxy(max_containers=2))
+def test_only_so_many_containers_run(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emulator.storage.containers._MAX_RUNNING", 2)
+    client = sdk(proxy)
     first, _ = create(client), create(client)
     with pytest.raises(openai.BadRequestError) as failed:
         create(client)
@@ -412,9 +414,10 @@ def test_a_container_lives_as_long_as_it_is_used(start_proxy: StartProxy, clock:
 
 
 def test_an_expired_container_is_seen_for_a_day_and_of_no_use(
-    start_proxy: StartProxy, clock: Clock, tmp_path: Path
+    start_proxy: StartProxy, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = sdk(start_proxy(now=clock, max_containers=1))
+    monkeypatch.setattr("emulator.storage.containers._MAX_RUNNING", 1)
+    client = sdk(start_proxy(now=clock))
     container = create(client)
     file = put(client, container, "x").id
     began = clock.now
@@ -448,8 +451,8 @@ def test_an_expired_container_is_seen_for_a_day_and_of_no_use(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, files_index: str, clock: Clock) -> Iterator[BlobStore]:
-    opened = open_blob_store(str(tmp_path / "files"), files_index, now=clock)
+def folder(tmp_path: Path, database: str, clock: Clock) -> Iterator[BlobStore]:
+    opened = open_blob_store(open_database(database, clock), str(tmp_path / "files"))
     yield opened
     opened.close()
 

@@ -6,11 +6,11 @@ import json
 import os
 import posixpath
 import socket
-import sqlite3
 import stat
+import time
 import urllib.parse
 import urllib.request
-from contextlib import closing
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
+from emulator.database import open_database
 from emulator.errors import BadRequest, StorageFailed
-from emulator.storage.blob_store import BlobStore, open_blob_store, open_folder
+from emulator.storage.blob_store import BlobStore, Content, open_blob_store
 from emulator.storage.files import PURPOSES, check_name
-from emulator.storage.index import Content
 from tests.conftest import StartProxy
 from tests.support.openai_wire import validator
 from tests.support.processes import wait_until
@@ -253,7 +252,7 @@ LIMITS: list[tuple[dict[str, int], list[bytes], tuple[int, str, str]]] = [
     ({"max_file_bytes": 9}, [b"x" * 10], (413, "file", "file_too_large")),
     ({"max_file_bytes": 9}, [b"x" * 300_000], (413, "file", "file_too_large")),
     ({"files_bytes": 9}, [b"x" * 5, b"y" * 5], (413, "file", "files_full")),
-    ({"max_files": 2}, [b"", b"", b""], (400, "file", "too_many_files")),
+    ({}, [b"", b"", b""], (400, "file", "too_many_files")),
 ]
 
 
@@ -261,10 +260,12 @@ LIMITS: list[tuple[dict[str, int], list[bytes], tuple[int, str, str]]] = [
 def test_limits_are_told_and_what_was_there_stays(
     start_proxy: StartProxy,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, int],
     contents: list[bytes],
     error: tuple[int, str, str],
 ) -> None:
+    monkeypatch.setattr("emulator.storage.files._MAX_FILES", 2)
     client = sdk(start_proxy(**settings))
     *fitting, last = contents
     created = [client.files.create(file=("x", content), purpose="vision") for content in fitting]
@@ -330,6 +331,20 @@ def test_what_a_browser_would_run_is_only_ever_downloaded(
 # The folder
 
 
+def open_folder(path: Path, now: Callable[[], float] = time.time) -> BlobStore:
+    """As another process would open it."""
+    database = open_database(str(path / "database.sqlite"), now)
+    store = open_blob_store(database, str(path))
+    store.owned.callback(database.close)
+    store.remove_leftovers()
+    return store
+
+
+def folder_of(path: Path) -> Path:
+    [folder] = path.glob("contents-*")
+    return folder
+
+
 def test_only_its_owner_can_look_into_the_folder(client: openai.OpenAI, tmp_path: Path) -> None:
     client.files.create(file=("x", CSV), purpose="vision")
     places = [tmp_path / "files", *(tmp_path / "files").rglob("*")]
@@ -343,7 +358,7 @@ def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
         rows.run("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
     keys = [put(with_row, BytesIO(content)) for content in (b"whole", b"cut off", b"lost")]
     with_row.close()
-    contents = tmp_path / "contents"
+    contents = folder_of(tmp_path)
     os.truncate(contents / keys[1], 3)
     (contents / keys[2]).unlink()
     (contents / "0123").write_bytes(b"no row")
@@ -366,44 +381,54 @@ def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> No
     with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
         open_folder(tmp_path).close()
         assert isinstance(unfinished, Content)
-        with first.open(unfinished.key) as content:
+        with first.open(lambda _: unfinished.key) as content:
             assert content.read() == b"half"
     first.close()
 
 
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder = open_folder(tmp_path)
-    (tmp_path / "contents" / "link").symlink_to("/etc/hostname")
+    (folder_of(tmp_path) / "link").symlink_to("/etc/hostname")
     with pytest.raises(StorageFailed, match="symbolic"):
-        folder.open("link")
+        folder.open(lambda _: "link")
     folder.close()
 
 
-def test_a_folder_that_cannot_be_used_is_replaced_for_this_run(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with capture_logs() as logs:
-        folder = open_blob_store(str(tmp_path / "file"))
-    assert [entry["event"] for entry in logs] == ["files are kept for this run only"]
-    with folder.scratch() as scratch:
-        scratch.write(b"x")
+def test_a_named_pipe_in_the_folder_does_not_hang_its_reader(tmp_path: Path) -> None:
+    folder = open_folder(tmp_path)
+    os.mkfifo(folder_of(tmp_path) / "pipe")
+    with pytest.raises(StorageFailed, match="regular"):
+        folder.open(lambda _: "pipe")
     folder.close()
 
 
-def test_a_folder_of_another_version_is_left_as_it_is(tmp_path: Path) -> None:
-    open_folder(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as index:
-        index.execute("PRAGMA user_version=0")
-    before = (tmp_path / "index.sqlite").read_bytes()
-    with capture_logs() as logs:
-        open_blob_store(str(tmp_path)).close()
-    assert [entry["event"] for entry in logs] == ["files are kept for this run only"]
-    assert (tmp_path / "index.sqlite").read_bytes() == before
+def test_contents_that_are_replaced_meanwhile_are_found_again(tmp_path: Path) -> None:
+    """They are opened outside of the transaction that found them."""
+    folder = open_folder(tmp_path)
+    folder.make_tables("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
+    keys = iter(["gone", put(folder, BytesIO(b"new"))])
+    with folder.open(lambda _: next(keys)) as content:
+        assert content.read() == b"new"
+    folder.close()
+
+
+def test_another_databases_contents_are_no_leftovers(tmp_path: Path) -> None:
+    first = open_folder(tmp_path)
+    first.make_tables("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
+    key = put(first, BytesIO(b"kept"))
+    first.close()
+    other = open_blob_store(open_database(str(tmp_path / "other.sqlite")), str(tmp_path))
+    other.close()
+    again = open_folder(tmp_path)
+    with again.open(lambda _: key) as content:
+        assert content.read() == b"kept"
+    again.close()
 
 
 def test_ids_sort_in_the_order_in_which_they_were_made_also_when_time_stands_still(
     tmp_path: Path,
 ) -> None:
-    folder = open_folder(tmp_path, now=lambda: 2e9)
+    folder = open_folder(tmp_path, lambda: 2e9)
     ids = [folder.new_id("x_") for _ in range(100)]
     assert ids == sorted(set(ids))
     folder.close()

@@ -15,7 +15,7 @@ Every syntax below is read as a call, whichever model writes it; no configuratio
 {count} variants (nested, tags in values, cut off, ...), whole, character by character and in random pieces: a reply that is
 cut off never makes a call that the whole reply does not make.
 
-[formats.md](../tests/support/formats.md) has a sample of each and the parsers of other servers that read it; `make formats` makes
+[formats.md](../tests/support/formats.md) has a sample of each and the parsers of other servers that read it; `make pages` makes
 this page from it. To add a format, see [CONTRIBUTING.md](../CONTRIBUTING.md).
 
 """

@@ -58,7 +58,7 @@ def containers(of: str | None = None) -> set[str]:
     if not IN_DOCKER:
         return set()
     label = docker.LABEL if of is None else f"{docker.LABEL}={of}"
-    with docker.client("") as client:
+    with docker.client() as client:
         return {each["Id"] for each in client.api.containers(all=True, filters={"label": label})}
 
 

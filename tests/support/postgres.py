@@ -16,6 +16,7 @@ from tests.support.ordinary_user import NOBODY
 from tests.support.processes import Process, RestartableServer, free_port
 
 _PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+MISSING = "" if _PROGRAMS else "PostgreSQL is not installed: apt-get install postgresql"
 
 _numbers = itertools.count()
 
@@ -33,7 +34,7 @@ class Postgres(RestartableServer):
             self._as_user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
             os.chown(folder, NOBODY, NOBODY)
         self._port = free_port()
-        self._server = f"postgresql+psycopg://emulator@127.0.0.1:{self._port}"
+        self._server = f"postgresql://emulator@127.0.0.1:{self._port}"
         initdb = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
         subprocess.run(
             f"{self._as_user} {initdb}".split(), check=True, capture_output=True, cwd=folder
@@ -51,14 +52,11 @@ class Postgres(RestartableServer):
 
     def database(self) -> str:
         """The URL of a new, empty database."""
-        import sqlalchemy
+        import psycopg
 
-        name = f"files_{next(_numbers)}"
-        engine = sqlalchemy.create_engine(
-            f"{self._server}/postgres", isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool
-        )
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+        name = f"emulator_{next(_numbers)}"
+        with psycopg.connect(f"{self._server}/postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
         return f"{self._server}/{name}"
 
 

@@ -1,10 +1,8 @@
-"""Real server processes for tests and benchmarks: the proxy as users start it, and a redis-server."""
+"""Real server processes for tests and benchmarks: the proxy as users start it."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +20,6 @@ from tests.support.fork_server import ForkedProcess
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 """The time within which everything awaited must happen."""
-REDIS_MISSING = "no redis-server on PATH: apt-get install redis-server"
 NEW_PROCESS = (sys.executable, "-X", "faulthandler", str(ROOT / "app.py"))
 """The command of a proxy that is no fork of the fork server."""
 SETTINGS = ("EMULATOR_", "OPENAI_", "DEEPSEEK_")
@@ -202,36 +199,3 @@ def members(group: int) -> list[int]:
         if int(fields[3]) == group and fields[0] != "Z":
             found.append(int(entry.name))
     return found
-
-
-class RedisServer(RestartableServer):
-    """A redis-server on a socket in `folder`; writes to disk only if it is `durable`."""
-
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
-        self._folder = folder
-        self._durability = ["--appendonly", "yes" if durable else "no", "--appendfsync", "always"]
-        self._socket = folder / "redis.sock"
-        self._databases = itertools.count(1)
-
-    @property
-    def url(self) -> str:
-        return f"unix://{self._socket}"
-
-    def database(self) -> str:
-        """The URL of an empty database."""
-        return f"{self.url}?db={next(self._databases)}"
-
-    def launch(self) -> Process:
-        command = [shutil.which("redis-server") or "redis-server"]
-        command += ["--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600"]
-        command += ["--databases", "256", "--save", "", *self._durability]
-        return Process([*command, "--dir", str(self._folder)], self._folder / "redis.log")
-
-    def is_ready(self) -> bool:
-        import redis
-
-        with redis.Redis.from_url(self.url) as client:
-            try:
-                return bool(client.ping())
-            except (redis.ConnectionError, redis.BusyLoadingError):
-                return False

@@ -1,7 +1,6 @@
 """A proxy with two workers: its processes, and requests to a chosen worker. Linux only.
 
-The master starts the workers, which listen on one port, and the keeper, which owns
-the shared state and does not listen.
+The master starts the workers, which listen on one port and share a database.
 """
 
 from __future__ import annotations
@@ -41,18 +40,12 @@ class TwoWorkers:
         return sorted(pid for pid in self._children() if socket in _open_files(pid))
 
     def are(self, number: int) -> bool:
-        """Return True if this number of workers serve, and the keeper runs (it closes the port).
+        """Return True if this number of workers serve.
 
-        A worker that still starts may hold the store's lock and must not be stopped.
+        A worker that still starts may hold the database's lock and must not be stopped.
         """
         pids = self.pids()
-        return (
-            len(self._children()) == number + 1 and len(pids) == number and self._serve() >= {*pids}
-        )
-
-    def keeper(self) -> int:
-        (pid,) = set(self._children()) - set(self.pids())
-        return pid
+        return len(pids) == number and self._serve() >= {*pids}
 
     @contextmanager
     def only(self, pid: int) -> Iterator[None]:
@@ -152,7 +145,7 @@ class TwoWorkers:
 
 @contextmanager
 def two_workers(upstream: ScriptedUpstream, folder: Path, *arguments: str) -> Iterator[TwoWorkers]:
-    options = ["--store", str(folder / "store.sqlite"), "--workers", "2"]
+    options = ["--database", str(folder / "store.sqlite"), "--workers", "2"]
     with proxy(upstream.base_url, folder / "log", *options, *arguments) as (process, url):
         started = TwoWorkers(process, url)
         process.wait_until(lambda: started.are(2))

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.serving import serve
 
 MAX_OPEN = 8
 OWN = frozenset(
-    "now hosted store files_dir files_index base_url upstreams mcp web_search client_keys"
+    "now hosted database files_dir base_url upstreams mcp web_search client_keys"
     " client_keys_file container_bytes interpreter_seconds log_bodies ping_seconds max_body_bytes"
     " inspector".split()
 )
@@ -62,8 +61,7 @@ class _SharedProxy:
         from emulator.settings import Settings
 
         with ExitStack() as opening:
-            files = opening.enter_context(TemporaryDirectory())
-            made = Settings(**settings, files_dir=files)
+            made = Settings(**settings)
             app = create_app(made, **open_engines(made))
             self._services = app.extensions["emulator"]
             opening.callback(self._services.close)
@@ -73,18 +71,18 @@ class _SharedProxy:
     def forget(self) -> bool:
         """Forget what a test has left. Returns False if that is more than values in the store."""
         services = self._services
-        with services.stores.blobs.transaction() as rows:
-            kept = "SELECT 1 FROM contents UNION ALL SELECT 1 FROM containers"
-            if rows.one(kept) is not None:
-                return False
+        database = services.stores.database
+        kept = "SELECT 1 FROM contents UNION ALL SELECT 1 FROM containers"
+        if database.one(kept) is not None:
+            return False
         if services.background._runs or services.approvals._pending or services.upstreams._listings:
             return False
         for guarded in services.upstreams._guarded.values():
-            if any(breaker._state[0] for breaker in guarded._breakers._breakers):
+            if any(breaker._failures for breaker in guarded._breakers._breakers):
                 return False
         habits = services.pipeline.habits
         for learned in (habits._dialects, habits._starts, services.pipeline.probe._known):
             learned.clear()
-        with services.stores.key_values._locked() as connection, connection:
-            connection.execute("DELETE FROM kept")
+        for table in ("documents", "leases", "hits", "spent"):
+            database.run(f"DELETE FROM {table}")
         return True

@@ -38,7 +38,7 @@ def form(
 def kept(tmp_path: Path) -> list[int]:
     """The sizes of all contents that the proxy's folder holds."""
     sizes = []
-    for place in (tmp_path / "files" / "contents").iterdir():
+    for place in (tmp_path / "files").glob("contents-*/*"):
         with suppress(FileNotFoundError):  # swept just now
             sizes.append(place.stat().st_size)
     return sorted(sizes)

@@ -225,6 +225,19 @@ def test_what_prevents_a_start_is_said(
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("file", ["", 'base_url = "http://127.0.0.1:9/v1"\n'])
+def test_without_a_model_server_the_user_is_told_how_to_name_one(
+    tmp_path: Path, variables: dict[str, str], file: str
+) -> None:
+    """Also where the project's own file was not read."""
+    if file:
+        (tmp_path / "emulator.toml").write_text(file)
+    ended = command_line("run", "codex", home=tmp_path, variables=variables)
+    assert (ended.code, ended.out) == (2, "")
+    for words in ("No model server is configured", "--base-url", "DEEPSEEK_API_KEY", "too small"):
+        assert words in ended.err
+
+
 def test_no_agent_starts_without_its_upstream(tmp_path: Path, variables: dict[str, str]) -> None:
     away = f"http://127.0.0.1:{free_port()}/v1"
     ended = command_line("run", "codex", "--base-url", away, home=tmp_path, variables=variables)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from emulator.upstream.interface import MAX_REPLY_CHARS
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -56,14 +57,14 @@ def test_repairs_share_the_answers_deadline(
 def test_an_endless_reply_is_truncated(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any], field: str
 ) -> None:
-    proxy = start_proxy(max_reply_chars=1024)
-    upstream.reply(Reply(**{field: "more and " * 100_000}, chunks=90))
+    proxy = start_proxy()
+    upstream.reply(Reply(**{field: "more and " * 300_000}, chunks=270))
     status, _, answer = send(f"{proxy}/v1/chat/completions", body(tools))
     assert status == 200
     [choice] = answer["choices"]
     assert choice["finish_reason"] == "length"
-    # Of 900,000 characters; the text of one read is not split.
-    assert len(json.dumps(choice["message"])) < 50_000
+    # Of 2,700,000 characters; the text of one read is not split.
+    assert len(json.dumps(choice["message"])) < MAX_REPLY_CHARS + 50_000
     assert upstream.exchanges[-1].aborted.wait(10)
 
 
@@ -89,3 +90,15 @@ def test_a_malformed_event_is_the_upstreams_fault(
     upstream.reply(Reply(frames=[frame, b"data: [DONE]\n\n"]))
     status, _, answer = send(f"{proxy}/v1/chat/completions", body(tools))
     assert (status, answer["error"]["type"]) == (502, "upstream_error")
+
+
+@TOOLS
+@pytest.mark.parametrize(("code", "status"), [(500, 502), (503, 503), (429, 429), (200, 502)])
+def test_an_error_object_says_what_failed_and_never_that_the_proxy_did(
+    proxy: str, upstream: ScriptedUpstream, tools: list[Any], code: int, status: int
+) -> None:
+    error = json.dumps({"error": {"message": "it broke", "code": code}}).encode()
+    upstream.default = Reply(frames=[b"data: " + error + b"\n\n"])
+    answered, _, answer = send(f"{proxy}/v1/chat/completions", body(tools))
+    assert answered == status
+    assert "it broke" in answer["error"]["message"]

@@ -263,7 +263,11 @@ def test_a_name_and_password_in_the_url_are_sent(server: Counting) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_late_response_is_waited_for_longer_than_a_connection(method: str) -> None:
+def test_a_late_response_is_waited_for_longer_than_a_connection(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr("emulator.upstream.client._CONNECT_SECONDS", 0.2)
+
     class Late(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while self.rfile.readline().strip():
@@ -274,7 +278,7 @@ def test_a_late_response_is_waited_for_longer_than_a_connection(method: str) -> 
 
     with serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Late)) as late:
         url = f"http://127.0.0.1:{late.server_address[1]}"
-        with upstream_at(url, upstream_connect_seconds=0.2) as upstream:
+        with upstream_at(url) as upstream:
             response = upstream.pass_on(PassedOnRequest(method, "files/one", b"", {}, b""))
             assert b"".join(response.body) == (b"" if method == "HEAD" else b"{}")
 

@@ -52,7 +52,7 @@ def test_the_profile_fits_what_the_server_says(
         "tools": [GET_WEATHER],
     }
     for profile in ("auto", "default"):
-        app = create_app(Settings(base_url=upstream.base_url, profile=profile, store=":memory:"))
+        app = create_app(Settings(base_url=upstream.base_url, profile=profile, database=":memory:"))
         services = app.extensions["emulator"]
         try:
             services.reachability.check()

@@ -122,7 +122,7 @@ def test_a_list_of_models_may_be_nonsense(root: Root, listing: Any, listed: list
     root.answers = {"/v1/models": listing}
     settings = Settings(
         base_url=f"{root.url}/v1",
-        store=":memory:",
+        database=":memory:",
     )
     unknown = f"{root.url}/v1 is a server of unknown kind"
     assert [*describe_upstreams(settings)] == [(unknown, True)]
@@ -155,8 +155,7 @@ def test_readiness_names_the_kinds_of_servers(root: Root) -> None:
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "library"}]}}
     settings = Settings(
         base_url=url,
-        store=":memory:",
-        files_dir=":temporary:",
+        database=":memory:",
     )
     app = create_app(settings)
     try:

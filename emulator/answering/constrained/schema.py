@@ -56,7 +56,6 @@ def reply_schema(
     tools: Sequence[Tool],
     policy: CallPolicy,
     *,
-    max_calls: int = MAX_CALLS,
     source: str | None = None,
 ) -> Json | None:
     """Return the schema of a reply to a request with these tools; None if none can be constrained.
@@ -83,7 +82,7 @@ def reply_schema(
     words = _object({"say": {"type": "string", "minLength": 1}})
     if not calls:
         return None if tools or policy.required else words
-    limit = 1 if policy.one_at_a_time else min(max_calls, MAX_CALLS)
+    limit = 1 if policy.one_at_a_time else MAX_CALLS
     listed = {"type": "array", "items": _either(calls), "minItems": 1, "maxItems": limit}
     schema = _either([*([] if policy.required else [words]), _object({"calls": listed})])
     if definitions:

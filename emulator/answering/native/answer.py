@@ -25,7 +25,7 @@ from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.tools.tool_items import with_parameters
-from emulator.upstream.interface import Chunk
+from emulator.upstream.interface import MAX_REPLY_CHARS, Chunk
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import fresh_seed
 from sandbox.programs.server import ProgramServer
@@ -55,7 +55,11 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
         if request.deferred:
             tools = [*request.deferred.native_tools(tools, chat.messages)]
         fields["tools"] = tools
-    messages = [message.model_dump(exclude_unset=True) for message in chat.messages]
+    messages = [
+        message.model_dump(exclude_unset=True)
+        | ({"reasoning_content": message.reasoning} if message.reasoning else {})
+        for message in chat.messages
+    ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
 
@@ -88,7 +92,6 @@ class _NativeAnswer:
         self._driver = Driver(
             programs,
             request.toolset,
-            max_calls=request.settings.program_calls,
             order="dataflow",
             one_at_a_time=request.call_policy.one_at_a_time,
         )
@@ -106,7 +109,7 @@ class _NativeAnswer:
             reply = _reply(self._request, self._driver, self._attempt, has_output=self._has_output)
             turn = NativeTurn(reply, self._checker, self._request.call_policy)
             yield from self._read(turn)
-            too_long = turn.size > settings.max_reply_chars
+            too_long = turn.size > MAX_REPLY_CHARS
             verdict = turn.verdict
             record_verdict(verdict, turn.finish_reason)
             if too_long or not isinstance(verdict, UnusableReply) or self._is_acceptable(verdict):
@@ -138,7 +141,7 @@ class _NativeAnswer:
                 # After the first turn the client has received the role.
                 if chunk.get("choices") and (_is_output(chunk) or not self._attempt):
                     yield from map(self._relay, turn.feed(chunk))
-                if turn.done or turn.size > self._request.settings.max_reply_chars:
+                if turn.done or turn.size > MAX_REPLY_CHARS:
                     break
             yield from map(self._relay, turn.close())
 

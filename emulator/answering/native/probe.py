@@ -25,8 +25,8 @@ from emulator.answering.native.call_assembly import (
     ValidCall,
 )
 from emulator.client_disconnect import acquire_for_client
+from emulator.database import Database, DatabaseFailed, Documents
 from emulator.errors import UpstreamFailed
-from emulator.storage.key_value import KeyValueStore, StoreFailed
 from emulator.tasks import Task, tasks
 from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
@@ -49,10 +49,15 @@ class ToolProbe:
     """Safe to share between threads. One thread at a time asks a model."""
 
     def __init__(
-        self, store: KeyValueStore | None, now: Callable[[], float] = time.monotonic
+        self, database: Database | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """With ``store`` the answer outlives this process."""
-        self._store = store
+        """With a database the answer outlives this process."""
+        self._stored: Documents[bool] | None = None
+        if database is not None:
+            seconds = REMEMBERED_SECONDS
+            self._stored = Documents(
+                database, "native-tools", bool, seconds=seconds, max_bytes=2**20
+            )
         self._now = now
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[float, bool]] = OrderedDict()
@@ -83,24 +88,23 @@ class ToolProbe:
             until, known = self._known.get(key, (0.0, False))
         if self._now() < until:
             return known
-        if self._store is None:
+        if self._stored is None:
             return None
         try:
-            stored = self._store.get(key)
-        except StoreFailed:
+            stored = self._stored.get(key)
+        except DatabaseFailed:
             return None
-        # The store does not say how old the value is, so this process remembers it for an hour only.
+        # The database does not say how old the value is, so this process remembers it for an hour only.
         if stored is not None:
-            self._set(key, stored == b"true", REMEMBERED_SECONDS / 24)
-            return stored == b"true"
-        return None
+            self._set(key, stored, REMEMBERED_SECONDS / 24)
+        return stored
 
     def _remember(self, key: str, known: bool) -> None:
         self._set(key, known, REMEMBERED_SECONDS)
-        if self._store is not None:
+        if self._stored is not None:
             try:
-                self._store.put({key: b"true" if known else b"false"}, REMEMBERED_SECONDS)
-            except StoreFailed as error:
+                self._stored.put({key: known})
+            except DatabaseFailed as error:
                 log.warning("whether the model calls tools is not stored", reason=str(error))
 
     def _set(self, key: str, known: bool, seconds: float) -> None:
@@ -112,7 +116,7 @@ class ToolProbe:
 
 def _key(route: Route) -> str:
     identity = f"{route.settings.base_url}\n{route.model}"
-    return "native-tools:" + hashlib.sha256(identity.encode()).hexdigest()
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _ask(upstream: AnswerUpstream, route: Route) -> bool | None:

@@ -14,8 +14,10 @@ from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.constrained.schema import reply_schema
+from emulator.answering.program_transcript import seen_history
 from emulator.answering.tiny.shortlist import shortlist
-from emulator.answering.transcript import ModelMessage, TranscriptSpan, render, transcript
+from emulator.answering.transcript import ModelMessage, render
+from emulator.programs.ended import EndedProgram
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -40,7 +42,7 @@ def tiny_turn(
     messages: Sequence[Message],
     toolset: Toolset,
     choice: CallPolicy,
-    spans: Sequence[TranscriptSpan] = (),
+    ended: EndedProgram | None = None,
     *,
     constrained: bool = True,
 ) -> TinyTurn:
@@ -68,7 +70,7 @@ def tiny_turn(
         choice=str(choice),
         constrained=as_json,
     )
-    history = transcript(messages, toolset, spans, constrained=as_json)
+    history = seen_history(messages, toolset, ended, constrained=as_json)
     return TinyTurn(few_shot(examples, history), schema)
 
 

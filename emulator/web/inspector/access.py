@@ -3,7 +3,7 @@
 With client keys, a client sees its own requests; ``inspector_key`` opens all. Without any key, the server
 makes an ``inspector_key`` at its start and prints it as ``?token=``, as Jupyter Server does: the client's
 address proves nothing, because a reverse proxy on this machine forwards the requests of everyone. A browser
-presents its key once and gets a session, a record of `SharedState`: the cookie holds a random token, never a
+presents its key once and gets a session, a document: the cookie holds a random token, never a
 key.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from flask import Request, Response
 
+from emulator.database import Database, Documents, database_failures
 from emulator.errors import Unauthorized
 from emulator.settings import Settings
-from emulator.shared.state import SharedState
 from emulator.web.middleware.authorization import is_operators, presented_key
 
 SESSION_SECONDS = 12 * 3600.0
@@ -41,12 +41,14 @@ class Access:
         self,
         settings: Settings,
         recognize: Callable[[str], str],
-        state: SharedState,
+        database: Database,
     ) -> None:
         """``recognize`` returns the client that has a key, or raises `Unauthorized`."""
         self._settings = settings
         self._recognize = recognize
-        self._state = state
+        self._sessions: Documents[str] = Documents(
+            database, "inspector", str, seconds=SESSION_SECONDS, max_bytes=2**20
+        )
 
     def viewer(self, request: Request) -> Viewer:
         """Return who views the page. Raises `Unauthorized`."""
@@ -55,7 +57,10 @@ class Access:
         if key := presented_key():
             return self._viewer_with(key)
         token = request.cookies.get(_cookie(request), "")
-        session_key = self._state.get(_record_name(token)) if token else None
+        session_key = None
+        if token:
+            with database_failures("Sessions of the inspector cannot be read"):
+                session_key = self._sessions.get(_record_name(token))
         if session_key is None:
             raise Unauthorized("The inspector requires a key.", code="inspector_key")
         return self._viewer_with(session_key)
@@ -64,7 +69,8 @@ class Access:
         """Give the browser a session. Raises `Unauthorized`."""
         self._viewer_with(key)
         token = secrets.token_urlsafe(32)
-        self._state.put(_record_name(token), key, SESSION_SECONDS)
+        with database_failures("The session cannot be stored"):
+            self._sessions.put({_record_name(token): key})
         response.set_cookie(
             _cookie(request),
             token,
@@ -75,7 +81,8 @@ class Access:
         )
 
     def sign_out(self, request: Request, response: Response) -> None:
-        self._state.delete(_record_name(request.cookies.get(_cookie(request), "")))
+        with database_failures("The session cannot be ended"):
+            self._sessions.delete([_record_name(request.cookies.get(_cookie(request), ""))])
         response.delete_cookie(_cookie(request), samesite="Strict", httponly=True)
 
     def _viewer_with(self, key: str) -> Viewer:
@@ -95,4 +102,4 @@ def _cookie(request: Request) -> str:
 
 def _record_name(token: str) -> str:
     """Return the name of a session's record. It holds the viewer's key: a revoked key opens nothing."""
-    return f"inspector/{hashlib.sha256(token.encode()).hexdigest()}"
+    return hashlib.sha256(token.encode()).hexdigest()

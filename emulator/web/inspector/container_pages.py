@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.errors import NotFound
 from emulator.interpreter.approvals import Approvals
+from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.traces import TraceReader
 from emulator.web.inspector.rendering import Pages
@@ -32,7 +32,7 @@ class DecisionForm(BaseModel):
 def add_containers(
     inspector: Blueprint,
     pages: Pages,
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     calls: Approvals,
     recorded: TraceReader,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from emulator.anthropic import front as anthropic
 from emulator.anthropic.message import collect as collect_message
 from emulator.anthropic.request import MessagesRequest
-from emulator.anthropic.threads import Threads
+from emulator.anthropic.threads import Threads, open_threads
 from emulator.chat.chunks import collect as collect_chunks
 from emulator.chat.front import complete
 from emulator.errors import BadRequest
@@ -140,7 +140,7 @@ def _texts(output: list[Json], kind: str, field: str) -> list[str]:
 def _ask_message(front: ResponseFront, body: Json, client: str) -> AnswerView:
     request = parse_body(dumps({**body, "stream": False}), MessagesRequest)
     # The playground has the whole conversation, and leaves the client's thread as it is.
-    joined = Threads(front.stored.store).joined(client, request)
+    joined = open_threads(front.stored.database).joined(client, request)
     joined = joined.model_copy(update={"thread": None})
     body = joined.model_dump(exclude_none=True)
     answer = anthropic.answer(front.pipeline, Threads(), joined, client)
@@ -189,5 +189,4 @@ PATHS: Mapping[str, _Front] = {
 
 def path_of(path: str) -> str:
     """Return the key of `PATHS` for a recorded request's path, or "" if there is none."""
-    full = "/v1" + path.removeprefix("/v1")
-    return full if full in PATHS else ""
+    return path if path in PATHS else ""

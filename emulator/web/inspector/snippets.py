@@ -7,8 +7,8 @@ import shlex
 from emulator.traces import Trace
 
 _CALLS = {
-    "/chat/completions": "client.chat.completions.create(**request)",
-    "/responses": "client.responses.create(**request)",
+    "/v1/chat/completions": "client.chat.completions.create(**request)",
+    "/v1/responses": "client.responses.create(**request)",
 }
 
 
@@ -25,8 +25,8 @@ def curl(trace: Trace, host: str) -> str:
 def python(trace: Trace, host: str) -> str:
     """A program with the official SDK. The body is read from JSON, so it is exactly the recorded one."""
     body = trace.body.decode(errors="replace")
-    path = trace.path.removeprefix("/v1")
-    call = _CALLS.get(path, f"client.post({path!r}, body=request, cast_to=object)")
+    below = trace.path.removeprefix("/v1")
+    call = _CALLS.get(trace.path, f"client.post({below!r}, body=request, cast_to=object)")
     return (
         "import json\nimport os\n\nimport openai\n\n"
         f"client = openai.OpenAI(base_url={host + '/v1'!r}, "

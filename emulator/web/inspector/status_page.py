@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Response
 
@@ -29,6 +31,7 @@ def add_status(
     programs: ProgramServer,
     pools: KernelCounts,
     recorded: TraceReader,
+    mcp_problems: Mapping[str, str],
 ) -> None:
     examining = threading.Lock()
     """One examination at a time, since each starts sandboxes."""
@@ -42,9 +45,18 @@ def add_status(
             for target in upstreams.routes.targets
             for url in [shown_url(target.settings.base_url)]
         ]
+        mcp = [
+            # A URL's path may be a key.
+            (
+                name,
+                row.command or urlsplit(row.url.get_secret_value()).hostname,
+                mcp_problems.get(name),
+            )
+            for name, row in settings.mcp.items()
+        ]
         return pages.page(
             "status.html", viewer=viewer(), here="status", proxy_version=__version__,
-            targets=targets, pools=pools.counts(), programs=programs,
+            targets=targets, mcp=mcp, pools=pools.counts(), programs=programs,
             settings=_shown_settings(settings), size=recorded.count_and_bytes(None),
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ import re
 
 from emulator.answering.judge import ASKED, ASKED_BEFORE, NOT_LAST
 from emulator.traces import Trace, Turn
+from emulator.upstream.interface import MAX_REPLY_CHARS
 
 _QUESTIONS = {
     "quoted": "whether it means a call that it copied from another text",
@@ -26,7 +27,7 @@ _SHOWN = {
 _FAULTS = {
     r"(?:no|unknown) function": "offer it, or say in the descriptions when to use those offered",
     r"ran longer than": "the setting program_seconds allows more",
-    r"makes more than": "the setting program_calls allows more",
+    r"makes more than": "ask for less at once",
     r"argument|expected": "a clearer description of the parameter often helps",
 }
 """Words of a diagnostic -> the way out."""
@@ -95,8 +96,8 @@ def _not_run(trace: Trace, last: Turn) -> str:
         place = "in its reasoning" if thinks else "before it made a call"
         less = "ask for less reasoning (reasoning_effort), " * thinks
         return (
-            f"The reply was cut off {place} (length): {less}raise max_tokens, the context length of"
-            " the model server, or the setting max_reply_chars."
+            f"The reply was cut off {place} (length): {less}raise max_tokens or the context length of"
+            f" the model server. A reply has at most {MAX_REPLY_CHARS} characters."
         )
     rule = last.shown_rule or next((t.shown_rule for t in trace.turns if t.shown_rule), "")
     if not rule and any(block.quoted for block in last.blocks):

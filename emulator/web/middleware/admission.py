@@ -4,13 +4,14 @@
                     │ too many              │ queue full, or no slot in time
                     └──────────► 503 ◄──────┘
 
-All counts are those of all workers together (`emulator.shared.counts`). The paths in `ALWAYS`, which
+Each process counts its own. The paths in `ALWAYS`, which
 operators ask for, skip admission: the server has a few threads for them. Knows nothing of
 routes or keys.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ import structlog
 from emulator import json_codec, metrics
 from emulator.errors import Overloaded
 from emulator.settings import Settings
-from emulator.shared.counts import WorkerCounts
 from emulator.web.middleware.request_body import close_connection
 from emulator.web.middleware.response_body import ClosingBody
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 WAIT_SECONDS = 10.0
-COUNTS = ("requests", "waiting requests", "bytes of bodies")
+_BODIES_BYTES = 2 * 2**30
+"""Of all request bodies in memory."""
 
 log = structlog.get_logger()
 
@@ -37,27 +38,26 @@ log = structlog.get_logger()
 class Admission:
     """WSGI middleware. A stream counts until it ends. Uploads are on the disk, other bodies in memory."""
 
-    def __init__(self, app: WSGIApplication, settings: Settings, counts: WorkerCounts) -> None:
-        """``counts`` has the names `COUNTS`."""
+    def __init__(self, app: WSGIApplication, settings: Settings) -> None:
         self._app = app
-        requests, waiting, bodies = COUNTS
-        self._slots = counts.count(requests, settings.threads)
-        self._queue = counts.count(waiting, settings.waiting_requests)
-        self._bodies = counts.count(bodies, settings.bodies_bytes)
+        self._slots = threading.Semaphore(settings.threads)
+        self._queue = threading.Semaphore(settings.waiting_requests)
+        self._lock = threading.Lock()
+        self._bytes_left = _BODIES_BYTES
         # A longer body is refused before it is read.
         self._max_body_bytes = min(
-            settings.bodies_bytes, max(settings.max_body_bytes, settings.max_file_bytes)
+            _BODIES_BYTES, max(settings.max_body_bytes, settings.max_file_bytes)
         )
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in ALWAYS:
             return self._app(environ, start_response)
         size = self._body_bytes(environ)
-        if size and not self._bodies.add(size):
-            return _refuse(environ, start_response, "body bytes", "bodies_bytes")
+        if size and not self._take_bytes(size):
+            return _refuse(environ, start_response, "body bytes")
         if not self._acquire_slot():
-            self._bodies.add(-size)
-            return _refuse(environ, start_response, "requests", "threads")
+            self._give_bytes(size)
+            return _refuse(environ, start_response, "requests (setting `threads`)")
         metrics.OPEN_REQUESTS.inc()
         release = partial(self._release, size)
         try:
@@ -73,29 +73,37 @@ class Admission:
             return self._max_body_bytes
         return min(int(declared[:20]), self._max_body_bytes)
 
+    def _take_bytes(self, size: int) -> bool:
+        with self._lock:
+            if fits := size <= self._bytes_left:
+                self._bytes_left -= size
+            return fits
+
+    def _give_bytes(self, size: int) -> None:
+        with self._lock:
+            self._bytes_left += size
+
     def _acquire_slot(self) -> bool:
-        if self._slots.add(1):
+        if self._slots.acquire(blocking=False):
             return True
-        if not self._queue.add(1):
+        if not self._queue.acquire(blocking=False):
             return False
         metrics.WAITING_REQUESTS.inc()
         try:
-            return self._slots.acquire(WAIT_SECONDS)
+            return self._slots.acquire(timeout=WAIT_SECONDS)
         finally:
             metrics.WAITING_REQUESTS.dec()
             self._queue.release()
 
     def _release(self, size: int) -> None:
-        self._bodies.add(-size)
+        self._give_bytes(size)
         metrics.OPEN_REQUESTS.dec()
         self._slots.release()
 
 
-def _refuse(
-    environ: WSGIEnvironment, start_response: StartResponse, what: str, setting: str
-) -> Iterable[bytes]:
+def _refuse(environ: WSGIEnvironment, start_response: StartResponse, what: str) -> Iterable[bytes]:
     error = Overloaded(
-        f"The proxy is at its limit of concurrent {what} (setting `{setting}`).",
+        f"The proxy is at its limit of concurrent {what}.",
         code="overloaded",
         headers={"retry-after": "1"},
     )

@@ -71,6 +71,7 @@ def is_operators(key: str, settings: Settings) -> bool:
 
 
 def presented_key() -> str:
-    """The client's key, as OpenAI's clients send it or as Anthropic's do."""
-    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-    return (bearer or request.headers.get("x-api-key", "")).strip()
+    """The client's key, as OpenAI's clients send it, as Anthropic's do, or as Azure's do."""
+    headers = request.headers
+    bearer = headers.get("authorization", "").removeprefix("Bearer ")
+    return (bearer or headers.get("x-api-key") or headers.get("api-key", "")).strip()

@@ -56,12 +56,16 @@ def guard(settings: Settings) -> Callable[[], None]:
                 "(--allowed-hosts) if it is, or set client_keys.",
                 code="host_not_allowed",
             )
-        # A preflight has no effect; its response tells the browser what may follow.
-        if request.method != "OPTIONS" and "*" not in origins and not _is_own_page(origins):
+        if "*" not in origins and not _is_own_page(origins):
             raise Forbidden(
                 f"Pages of {_page()[:200]!r} may not call this proxy from a browser: add the origin to "
                 "the setting cors_origins (--cors-origins) if they should.",
                 code="origin_not_allowed",
+            )
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise UnsupportedMediaType(
+                "The body is compressed: send it without content-encoding.",
+                code="unsupported_media_type",
             )
         if not _has_allowed_type():
             raise UnsupportedMediaType(

@@ -16,6 +16,7 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
+from emulator.web.middleware import doors
 from emulator.web.middleware.request_body import LastResponse
 from emulator.web.server.connections import BODY_ERRORS
 
@@ -35,7 +36,8 @@ def error_reply(error: Exception) -> Response:
         error = disconnect.error or ClientDisconnected("The client has disconnected.")
     elif isinstance(error, HTTPException):
         error_class = _CLASSES.get(error.code or 500, BadRequest)
-        error = error_class(f"{request.method} {request.path}: {error.description}")
+        text = doors.advice(request.path) if error.code == 404 else error.description
+        error = error_class(f"{request.method} {request.path}: {text}")
     elif isinstance(error, BODY_ERRORS):
         error = BadRequest(f"The request's body cannot be read: {error}")
     elif not isinstance(error, EmulatorError):
@@ -47,7 +49,7 @@ def error_reply(error: Exception) -> Response:
         trace.set_error(error.message, error.code)
     body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
     headers = {**error.headers}
-    if _path().startswith("/sessions/"):  # Azure REST API Guidelines, "Handling errors"
+    if request.path.startswith("/v1/sessions/"):  # Azure REST API Guidelines, "Handling errors"
         headers["x-ms-error-code"] = code = error.code or error.type
         body = {"error": {"code": code, "message": error.message, "target": error.param}}
     response_class = LastResponse if error.status == 413 else Response
@@ -58,8 +60,4 @@ def error_reply(error: Exception) -> Response:
 
 def speaks_anthropic() -> bool:
     """Return True if the current request belongs to the Messages API, whose errors have another shape."""
-    return _path().startswith("/messages")
-
-
-def _path() -> str:
-    return request.path.removeprefix("/v1")
+    return doors.meant_path(request.path).startswith("/v1/messages")

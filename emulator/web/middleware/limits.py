@@ -1,6 +1,6 @@
 """Limits of each client and of all: requests per minute, and open requests.
 
-`emulator.shared.state` counts both. A key's own `Grant` overrides the setting. A client without a key is
+`emulator.database.counters` counts both. A key's own `Grant` overrides the setting. A client without a key is
 known by its address. The headers are OpenAI's ("Rate limits", "Rate limits in headers").
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from flask import Blueprint, Flask, Response, g, request
 
 from emulator.client_keys import grant_of
+from emulator.database.counters import Counters, Rate
 from emulator.errors import RateLimited
 from emulator.settings import Settings
-from emulator.shared.state import Rate, SharedState, acquire_slot
 
 _GRACE_SECONDS = 0.5
 """A client that has read an answer to its end may send the next request before the slot is released."""
@@ -24,13 +24,13 @@ CheckLimits = Callable[[str], None]
 """Counts the current request of a client until its response ends. Raises `RateLimited`."""
 
 
-def limit_checker(settings: Settings, state: SharedState) -> CheckLimits:
+def limit_checker(settings: Settings, counters: Counters) -> CheckLimits:
     open_requests = settings.client_open_requests
 
     def check(client: str) -> None:
-        client = client or request.remote_addr or ""
+        grant, client = grant_of(client), client or request.remote_addr or ""
         if open_requests:
-            release = acquire_slot(state, f"open/{client}", open_requests, _GRACE_SECONDS)
+            release = counters.open(f"open/{client}", open_requests, _GRACE_SECONDS)
             if release is None:
                 raise RateLimited(
                     f"This client has {open_requests} open requests, its limit. "
@@ -39,9 +39,9 @@ def limit_checker(settings: Settings, state: SharedState) -> CheckLimits:
                     headers={"retry-after": "1"},
                 )
             g.release_open_request = release
-        per_minute = grant_of(client).requests_per_minute or settings.client_requests_per_minute
-        _hit(state, f"client/{client}", per_minute, "of this client")
-        _hit(state, "all", settings.requests_per_minute, "of all clients")
+        per_minute = grant.requests_per_minute or settings.client_requests_per_minute
+        _hit(counters, f"client/{client}", per_minute, "of this client")
+        _hit(counters, "all", settings.requests_per_minute, "of all clients")
 
     return check
 
@@ -63,11 +63,11 @@ def add_limits(app: Flask, api: Blueprint, check: CheckLimits) -> None:
         return response
 
 
-def _hit(state: SharedState, key: str, limit: int, scope: str) -> None:
+def _hit(counters: Counters, key: str, limit: int, scope: str) -> None:
     """Count a request, if there is a limit. Raises `RateLimited`."""
     if not limit:
         return
-    rate = state.hit(key, limit)
+    rate = counters.hit(key, limit)
     _set_headers(rate, limit)
     if not rate.allowed:
         raise RateLimited(

@@ -20,7 +20,6 @@ class KernelCounts:
         self._interpreter = interpreter
 
     def counts(self) -> Mapping[str, int]:
-        """Empty in a worker if the kernels run in the keeper."""
         counts: Mapping[str, int] = getattr(self._interpreter, "pool_counts", dict)()
         return counts
 

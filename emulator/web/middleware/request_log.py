@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from flask import Response, g, request
 
-from emulator import client_disconnect, metrics, traces
+from emulator import client_disconnect, json_codec, metrics, traces
 from emulator.client_keys import grant_of
 from emulator.events import new_id
 from emulator.traces import Trace
@@ -69,6 +69,19 @@ def end(response: Response) -> Response:
     return response
 
 
+def log_turns(trace: Trace) -> None:
+    """Log what the model was sent and what it replied, for `log_bodies`."""
+    for n, turn in enumerate(trace.turns, 1):
+        which = {"request_id": trace.id, "turn": n}
+        sent = {**turn.fields, "messages": [*turn.messages]}
+        log.info("prompt", **which, body=json_codec.dumps(sent, default=repr).decode())
+        if turn.operation != "chat":
+            continue
+        received = b"".join(data for _, data in turn.wire.events)
+        reply = "".join(turn.reply) or received.decode(errors="replace")
+        log.info("reply", **which, body=reply, reasoning="".join(turn.reasoning) or None)
+
+
 def log_answer(trace: Trace) -> None:
     """Log a recorded request whose response is complete or whose client has disconnected."""
     fields: dict[str, Any] = {
@@ -83,6 +96,7 @@ def log_answer(trace: Trace) -> None:
         "upstream": trace.upstream,
         "state": trace.state,
         "calls": trace.call_count,
+        "offered": len(trace.tools) if trace.tools and not trace.call_count else None,
         "repairs": trace.repairs,
         "turns": len(trace.turns),
         "turns_saved": trace.turns_saved,

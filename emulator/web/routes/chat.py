@@ -1,4 +1,4 @@
-"""`/chat/completions` and `/models`."""
+"""`/chat/completions`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from flask import Blueprint, Response, request
 from emulator.answering.pipeline import Pipeline
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
-from emulator.errors import NotFound
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
-from emulator.upstream.upstreams import Upstreams
 from emulator.web.routes.replies import (
     client,
-    json_reply,
     order,
     plain_answer,
     read_body,
@@ -21,9 +18,7 @@ from emulator.web.routes.replies import (
 )
 
 
-def add_routes(
-    api: Blueprint, pipeline: Pipeline, upstreams: Upstreams, settings: Settings
-) -> None:
+def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
         chat = parse_chat(read_body(settings))
@@ -32,14 +27,3 @@ def add_routes(
         if chat.stream:
             return streamed_answer(chunks, settings, answer_request.unsupported_tools)
         return plain_answer(chunks, collect, answer_request.unsupported_tools)
-
-    @api.get("/models")
-    def list_models() -> Response:
-        return json_reply({"object": "list", "data": upstreams.models(client())})
-
-    @api.get("/models/<path:name>")
-    def retrieve_model(name: str) -> Response:
-        for model in upstreams.models(client()):
-            if model.get("id") == name:
-                return json_reply(model)
-        raise NotFound(f"The model {name!r} does not exist.", "model", "model_not_found")

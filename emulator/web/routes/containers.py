@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from pydantic import Field
 
 from emulator.answering.interpreter_session import NetworkPolicy
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
@@ -44,13 +44,13 @@ class CreateContainerFile(Lenient):
 
 
 def add_routes(
-    api: Blueprint, interpreter: AnyInterpreter, files: Files, read_upload: Callable[[], Upload]
+    api: Blueprint, interpreter: Interpreter, files: Files, read_upload: Callable[[], Upload]
 ) -> None:
     _add_containers(api, interpreter)
     _add_container_files(api, interpreter.containers, files, read_upload)
 
 
-def _add_containers(api: Blueprint, interpreter: AnyInterpreter) -> None:
+def _add_containers(api: Blueprint, interpreter: Interpreter) -> None:
     containers = interpreter.containers
 
     @api.post("/containers")

@@ -18,9 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from emulator import traces
 from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interpreter import Progress
+from emulator.interpreter.interpreter import Interpreter, Progress
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.interpreter.remote import AnyInterpreter
 from emulator.protocol import parse_body
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
@@ -51,7 +50,7 @@ class Refusal(BaseModel):
 
 
 def add_routes(
-    api: Blueprint, interpreter: AnyInterpreter, settings: Settings, record: Callable[[], None]
+    api: Blueprint, interpreter: Interpreter, settings: Settings, record: Callable[[], None]
 ) -> None:
     """``record`` records the current request."""
     containers = interpreter.containers
@@ -94,7 +93,7 @@ def add_routes(
 
 
 def run_cell(
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     container: Container,
     code: str,
     key: str = "",

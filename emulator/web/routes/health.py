@@ -31,7 +31,7 @@ def add_routes(
     @app.get("/readyz")
     def readyz() -> Response:
         problems = reachability.problems()
-        if problems and (settings.ready_strict or not reachability.can_serve(problems)):
+        if problems and not reachability.can_serve(problems):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
         servers = {url: server.name for url, server in reachability.servers.items()}
         details = {"servers": servers, "upstreams": problems}

@@ -137,10 +137,10 @@ def document(app: Flask) -> dict[str, Any]:
 
 
 def _described(app: Flask) -> Iterator[tuple[Rule, str]]:
-    """The rules, and the names of their functions."""
+    """The rules, and the names of their functions. OpenAPI cannot describe WebSockets."""
     for rule in sorted(app.url_map.iter_rules(), key=lambda rule: rule.rule):
         blueprint, _, name = rule.endpoint.rpartition(".")
-        if name not in _LEFT_OUT and blueprint in ("", "v1"):
+        if name not in _LEFT_OUT and blueprint in ("", "v1") and not rule.websocket:
             yield rule, name
 
 

@@ -12,15 +12,8 @@ from emulator.errors import MethodNotAllowed, NotFound
 from emulator.settings import Settings
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
+from emulator.web.middleware import doors
 from emulator.web.routes.replies import client
-
-# Never passed through: an upstream's files are not those of this proxy's clients.
-_OURS = frozenset(
-    {
-        *("chat", "containers", "conversations", "files", "messages", "models", "responses"),
-        "sessions",
-    }
-)
 
 
 def add_routes(
@@ -37,8 +30,9 @@ def add_routes(
             raise MethodNotAllowed(f"{request.method} {request.path} is not allowed.")
         first = rest.partition("/")[0]
         passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
-        if first in _OURS or not passed:
-            raise NotFound(f"{request.method} {request.path}: this proxy has no such path.")
+        # An upstream's files are not those of this proxy's clients.
+        if first in doors.SERVED or doors.is_wrong(rest) or not passed:
+            raise NotFound(f"{request.method} {request.path}: {doors.advice(request.path)}")
         record()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = request.get_data() if request.method == "POST" else b""

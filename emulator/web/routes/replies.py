@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import structlog
 from flask import Response, g, request
 
-from emulator import json_codec
+from emulator import json_codec, traces
 from emulator.errors import BadRequest
 from emulator.events import UpstreamAccepted
 from emulator.hosted.credentials import body_without_credentials
+from emulator.responses.background import BackgroundAnswer, BackgroundResponses
 from emulator.settings import Order, Settings
 from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
 
@@ -52,6 +53,13 @@ def order() -> Order | None:
 
 def json_reply(value: object, status: int = 200) -> Response:
     return Response(json_codec.dumps(value), status, mimetype="application/json")
+
+
+def start_in_background(background: BackgroundResponses, answer: BackgroundAnswer) -> Any:
+    """Start ``answer``; it counts as the client's open request until it ends. Raises as `start`."""
+    started = background.start(answer, g.get("release_open_request", lambda: None))
+    g.pop("release_open_request", None)  # not at the end of this response
+    return started
 
 
 def plain_answer(
@@ -106,6 +114,9 @@ def with_answer_headers(
             re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in unsupported_tools[:16]
         )
         response.headers["x-emulator-dropped-tools"] = ", ".join(types)
+    trace = traces.current.get()
+    if trace is not None and trace.unavailable_servers:
+        response.headers["x-emulator-unavailable-tools"] = ", ".join(trace.unavailable_servers)
     if isinstance(first, UpstreamAccepted):
         response.headers.update(first.headers)
         response.headers["x-emulator-turns-saved"] = str(first.turns_saved)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Blueprint, Response, request
 
-from emulator.errors import BadRequest, EmulatorError, MethodNotAllowed, WebSocketRefused
-from emulator.responses.background import BackgroundResponses
+from emulator.errors import BadRequest, EmulatorError, MethodNotAllowed
+from emulator.responses.background import BackgroundResponses, BackgroundState
 from emulator.responses.front import ResponseFront, StreamEvents, last
 from emulator.responses.items import Json
 from emulator.responses.request import CODE_OUTPUTS, parse_request
 from emulator.responses.response import visible
-from emulator.responses.stored import StoredResponses
+from emulator.responses.stored import StoredResponse, StoredResponses
 from emulator.responses.writer import ResponseWriter
 from emulator.settings import Settings
 from emulator.storage.paging import page_among
@@ -23,11 +24,13 @@ from emulator.web.routes.replies import (
     order,
     plain_answer,
     read_body,
+    start_in_background,
     stream_reply,
     streamed_answer,
     with_answer_headers,
 )
 from emulator.web.routes.streaming import Frames
+from emulator.web.routes.websocket import answer_websocket
 
 
 def add_routes(
@@ -36,7 +39,8 @@ def add_routes(
     routes = _Routes(front, front.stored, settings, background)
     one = "/responses/<response_id>"
     api.post("/responses")(routes.create_response)
-    api.get("/responses")(refuse_websocket)
+    api.add_url_rule("/responses", view_func=routes.open_websocket, websocket=True)
+    api.get("/responses")(refuse_get)
     api.post("/responses/input_tokens")(routes.count_input_tokens)
     api.post("/responses/compact")(routes.compact_response)
     api.get(one)(routes.retrieve_response)
@@ -45,11 +49,8 @@ def add_routes(
     api.post(f"{one}/cancel")(routes.cancel_response)
 
 
-def refuse_websocket() -> Response:
-    """docs/performance.md has the reasons."""
-    if request.headers.get("upgrade", "").lower() == "websocket":
-        raise WebSocketRefused("There are no WebSockets here: use POST, with stream: true.")
-    raise MethodNotAllowed("GET /v1/responses: use POST.")
+def refuse_get() -> Response:
+    raise MethodNotAllowed("GET /v1/responses: use POST, or a WebSocket.")
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,20 @@ class _Routes:
             frames = _frames(answer.writer, code_outputs=code_outputs)
             return streamed_answer(answer.events, self.settings, answer.unsupported_tools, frames)
         if response_request.background:
-            if self.stored.store is None:
+            if self.stored.database is None:
                 raise BadRequest(
-                    "No response can be made in the background: this proxy has no store."
+                    "No response can be made in the background: this proxy has no database."
                 )
-            return with_answer_headers(
-                json_reply(self.background.start(answer)), None, answer.unsupported_tools
-            )
+            queued = start_in_background(self.background, answer)
+            return with_answer_headers(json_reply(queued), None, answer.unsupported_tools)
 
         def fold(events: StreamEvents) -> Json:
             return visible(last(events)["response"], code_outputs=code_outputs)
 
         return plain_answer(answer.events, fold, answer.unsupported_tools)
+
+    def open_websocket(self) -> Response:
+        return answer_websocket(self.settings.max_body_bytes)
 
     def count_input_tokens(self) -> Response:
         count_request, input_items = parse_request(request.get_data(), model="any")
@@ -95,15 +98,14 @@ class _Routes:
             raise BadRequest("starting_after must be a sequence number.", "starting_after")
         found = self.stored.get(client(), response_id)
         if request.args.get("stream", "").lower() not in ("true", "1"):
-            current = self.background.current(
-                found.response, lambda: self.stored.get(client(), response_id).response
-            )
+            current = self.background.current(self._state(found))
             return json_reply(visible(current, code_outputs=code_outputs))
         if found.response["status"] not in ("completed", "incomplete"):
             raise BadRequest(
                 "Only a finished response can be streamed again; poll this one.", "stream"
             )
-        events = [event for event in found.events() if event["sequence_number"] > int(after)]
+        replayed = self.stored.events(client(), found.response)
+        events = [event for event in replayed if event["sequence_number"] > int(after)]
         return stream_reply(iter([_frame(event, code_outputs=code_outputs) for event in events]))
 
     def delete_response(self, response_id: str) -> Response:
@@ -120,7 +122,12 @@ class _Routes:
         found = self.stored.get(client(), response_id)
         if not found.response["background"]:
             raise BadRequest("Only background responses can be cancelled.")
-        return json_reply(self.background.cancel(found.response))
+        return json_reply(self.background.cancel(self._state(found)))
+
+    def _state(self, found: StoredResponse) -> BackgroundState:
+        key, owner = found.response["id"], client()
+        save = partial(self.stored.save, owner, input_items=found.input)
+        return BackgroundState(found.response, save, lambda: self.stored.get(owner, key).response)
 
 
 def _includes_code_outputs() -> bool:

@@ -17,36 +17,48 @@ from urllib.parse import urlencode
 import structlog
 from flask import Blueprint, Response, request
 
+from emulator.database import (
+    MAX_VALUE_BYTES,
+    Database,
+    DatabaseFailed,
+    Documents,
+    database_failures,
+)
 from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.events import UpstreamAccepted, new_id
 from emulator.interpreter.execution import Execution
-from emulator.interpreter.interpreter import Progress
-from emulator.interpreter.remote import AnyInterpreter
+from emulator.interpreter.interpreter import Interpreter, Progress
 from emulator.protocol import parse_body
-from emulator.responses.background import BackgroundResponses
+from emulator.responses.background import BackgroundResponses, BackgroundState
+from emulator.responses.stored import LIVE
 from emulator.storage.container_files import ROOT, ContainerFile
 from emulator.storage.container_rows import Container
-from emulator.storage.key_value import MAX_VALUE_BYTES, KeyValueStore, StoreFailed, store_failures
-from emulator.storage.key_value.records import Records
 from emulator.web.routes import session_shapes as shapes
 from emulator.web.routes.executions import last_execution, run_cell
-from emulator.web.routes.replies import client, json_reply
+from emulator.web.routes.replies import client, json_reply, start_in_background
 from emulator.web.routes.session_shapes import IDENTIFIER, Json, OldSessionCode, SessionCode
 from emulator.web.routes.uploads import Upload, content_reply
 
 log = structlog.get_logger()
 
 
+_STATE_SECONDS = 86_400.0
+
+
 def add_routes(
     api: Blueprint,
-    interpreter: AnyInterpreter,
+    interpreter: Interpreter,
     background: BackgroundResponses,
-    store: KeyValueStore | None,
+    database: Database | None,
     read_upload: Callable[[], Upload],
     record: Callable[[], None],
 ) -> None:
-    """``record`` records the current request. Without a ``store`` there are no asynchronous executions."""
-    states = None if store is None else Records[Json](store, "session-execution", Json)
+    """``record`` records the current request. Without a ``database`` there are no asynchronous executions."""
+    states: Documents[Json] | None = None
+    if database is not None:
+        states = Documents(
+            database, "execution", Json, seconds=_STATE_SECONDS, max_bytes=64 * 2**20
+        )
     routes = _Routes(interpreter, background, states, read_upload, record)
     api.post("/sessions/code/execute")(routes.execute_session_code)
     api.post("/sessions/executions")(routes.create_session_execution)
@@ -70,7 +82,7 @@ class _AsynchronousExecution:
 
     initial: Json
     steps: Iterator[Progress]
-    save: Callable[[Json], None]
+    save: Callable[[Json], bool]
 
     @property
     def events(self) -> Iterator[object]:
@@ -87,9 +99,9 @@ class _AsynchronousExecution:
 
 @dataclass(frozen=True)
 class _Routes:
-    interpreter: AnyInterpreter
+    interpreter: Interpreter
     background: BackgroundResponses
-    states: Records[Json] | None
+    states: Documents[Json] | None
     read_upload: Callable[[], Upload]
     record: Callable[[], None]
 
@@ -114,10 +126,10 @@ class _Routes:
             return json_reply(shapes.execution_json(state | shapes.outcome(last_execution(steps))))
         if self.states is None:
             raise BadRequest(
-                "No execution can be asynchronous: this proxy has no store.", "executionType"
+                "No execution can be asynchronous: this proxy has no database.", "executionType"
             )
         save = partial(_save, self.states, client())
-        queued = self.background.start(_AsynchronousExecution(state, steps, save))
+        queued = start_in_background(self.background, _AsynchronousExecution(state, steps, save))
         reply = json_reply(shapes.execution_json(queued), 202)
         names = ("api-version", "identifier")
         query = urlencode({name: request.args.get(name, "") for name in names})
@@ -127,7 +139,13 @@ class _Routes:
 
     def retrieve_session_execution(self, execution_id: str) -> Response:
         state = self._state(execution_id)
-        current = self.background.current(state, partial(self._state, execution_id))
+        current = self.background.current(
+            BackgroundState(
+                state,
+                partial(_save, self.states, client()) if self.states is not None else bool,
+                partial(self._state, execution_id),
+            )
+        )
         return json_reply(shapes.execution_json(current))
 
     def upload_session_file(self) -> Response:
@@ -183,7 +201,7 @@ class _Routes:
         """Raises `NotFound`, `StoreUnavailable`."""
         state = None
         if self.states is not None and len(execution_id) <= 128:
-            with store_failures("Executions cannot be read"):
+            with database_failures("Executions cannot be read"):
                 state = self.states.get(_key(client(), _identifier(), execution_id))
         if state is None:
             message = f"The session has no asynchronous execution {execution_id[:128]!r}."
@@ -191,15 +209,20 @@ class _Routes:
         return state
 
 
-def _save(states: Records[Json], owner: str, state: Json) -> None:
-    """Save the state of an asynchronous execution. A failure of the store is only logged."""
+def _save(states: Documents[Json], owner: str, state: Json) -> bool:
+    """Save the state of an asynchronous execution, unless a final one is stored. A failure is only logged."""
     if len(states.dump(state)) > MAX_VALUE_BYTES:
         problem = {"code": "too_large", "message": "The output is too large to be stored."}
         state = {**state, "status": "failed", "result": {}, "error": problem}
     try:
-        states.change(_key(owner, state["identifier"], state["id"]), lambda _: state)
-    except StoreFailed as error:
+        states.change(
+            _key(owner, state["identifier"], state["id"]),
+            lambda old: state if old is None or old.get("status") in LIVE else old,
+        )
+    except DatabaseFailed as error:
         log.warning("execution not saved", reason=str(error))
+        return False
+    return True
 
 
 def _identifier() -> str:

@@ -1,8 +1,7 @@
 """Serve an application with gunicorn: the master process, and what it does around its workers.
 
 A thread serves a stream until it ends, so there are more threads than streams. (gevent crashes with
-jupyter_client.) One worker contains everything; several share a keeper process, which the master starts
-before them and ends after them.
+jupyter_client.) Each worker is a replica: the database is all that several of them share.
 
 Signals to the master:
 
@@ -27,21 +26,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import structlog
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import AppImportError
 
 from emulator.errors import EmulatorError
 from emulator.settings import Settings
-from emulator.web.server.balance import CONNECTIONS, Balance
 from emulator.web.server.worker import Worker
-from sandbox import cores
 from sandbox.errors import SandboxUnavailable
 
-if TYPE_CHECKING:
-    from emulator.web.server.keeper import Keeper
+log = structlog.get_logger()
 
 RESERVED_THREADS = 16
 """In addition to those of requests: for health, metrics and refusals."""
@@ -57,7 +54,6 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """``Server(settings, make_app, listener).run()`` serves until a signal stops it.
 
     Each worker calls ``make_app`` once, and ``when_ready(app, is_first_worker)`` when it accepts connections.
-    ``keeper`` is given if there are several workers.
     """
 
     def __init__(
@@ -66,13 +62,11 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         make_app: Callable[[], Any],
         listener: socket.socket,
         when_ready: Callable[[Any, bool], None] = lambda _app, _first: None,
-        keeper: Keeper | None = None,
     ) -> None:
         self._settings = settings
         self._make_app = make_app
         self._listener = listener.detach()  # gunicorn closes it
         self._when_ready = when_ready
-        self.keeper = keeper
         super().__init__()
 
     def load_config(self) -> None:
@@ -93,7 +87,6 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "loglevel": "warning",
             "errorlog": None,  # see `logs.configure`
             "control_socket_disable": True,
-            "pre_fork": self._before_fork,
             "post_fork": self._after_fork,
             "child_exit": self._worker_died,
             "post_worker_init": self._worker_ready,
@@ -115,20 +108,14 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def run(self) -> None:
         logging.getLogger("gunicorn.error").addFilter(_is_not_load_error)
         # A request may need a second connection, to its upstream.
-        _allow_descriptors(self.cfg.worker_connections + self.cfg.threads + _OTHER_DESCRIPTORS)
+        _allow_descriptors(
+            self.cfg.worker_connections + self.cfg.threads + _OTHER_DESCRIPTORS,
+            2 * self._settings.threads + _OTHER_DESCRIPTORS,
+        )
         _Master(self).run()
-
-    def _before_fork(self, arbiter: Any, worker: Any) -> None:
-        if self.keeper is not None:
-            taken = {other.cell for other in arbiter.WORKERS.values()}
-            worker.cell = self.keeper.counts.free_cell(taken)
 
     def _after_fork(self, _arbiter: Any, worker: Any) -> None:
         """Runs in the worker."""
-        if self.keeper is not None:
-            self.keeper.counts.cell = worker.cell
-            cores.pin_to_core(worker.cell, self._settings.workers)
-            worker.balance = Balance(self.keeper.counts.load(CONNECTIONS))
         worker.client_seconds = self._settings.client_seconds
         worker.drain_seconds = self._settings.drain_seconds
         worker.cfg.set("graceful_timeout", math.ceil(worker.drain_seconds) + _END_SECONDS)
@@ -140,33 +127,16 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         # Not in the handler itself, which may interrupt any statement of the main thread.
         start = partial(threading.Thread, target=reload, name="reload", daemon=True)
         signal.signal(signal.SIGHUP, lambda *_: start().start())
-        if worker.age == 1 or self.keeper is not None:
+        if worker.age == 1 or self._settings.workers > 1:
             self._when_ready(worker.wsgi, worker.age == 1)
 
     def _worker_died(self, _arbiter: Any, worker: Any) -> None:
         from emulator import metrics  # the master needs it only here
 
         metrics.process_died(worker.pid)
-        if self.keeper is not None:
-            self.keeper.counts.clear(worker.cell)
 
 
 class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
-    def manage_workers(self) -> None:
-        if self.app.keeper is not None:
-            self.app.keeper.start(self)
-        super().manage_workers()
-
-    def reap_workers(self) -> None:
-        if self.app.keeper is not None:
-            self.app.keeper.reap()  # before the base class reaps it as an unknown child
-        super().reap_workers()
-
-    def stop(self, graceful: bool = True) -> None:
-        super().stop(graceful)
-        if self.app.keeper is not None:
-            self.app.keeper.stop()
-
     def handle_int(self) -> None:
         """Stop gracefully, as for SIGTERM; `stop` then looks for a second Ctrl-C."""
         raise StopIteration
@@ -188,8 +158,9 @@ def _is_not_load_error(record: logging.LogRecord) -> bool:
     return arguments[-1:] != (Arbiter.APP_LOAD_ERROR,)
 
 
-def _allow_descriptors(count: int) -> None:
-    """Raise this process's limit of open files, as far as its user may (getrlimit(2)).
+def _allow_descriptors(count: int, least: int) -> None:
+    """Raise this process's limit of open files, as far as its user may (getrlimit(2)). Logs a limit below
+    ``least``.
 
     Many systems start with 1,024 for the sake of select(2), which nothing here uses.
     """
@@ -199,6 +170,11 @@ def _allow_descriptors(count: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < count:
         with suppress(OSError, ValueError):  # a system may have a lower limit of its own (macOS)
             resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if resource.RLIM_INFINITY != allowed < least:
+        log.warning(
+            "too few open files are allowed for the setting threads", allowed=allowed, needed=least
+        )
 
 
 def _exit_worker(_arbiter: Any, worker: Any) -> None:

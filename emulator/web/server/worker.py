@@ -23,7 +23,6 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from emulator.web.server.balance import Balance
 from emulator.web.server.connections import LINGER_SECONDS, Connection
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -63,8 +62,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.balance = Balance()
-        """With several workers the master replaces it by one that knows the load of the others."""
         self._round = 0
         """Counts the rounds in which the loop has handled all events."""
         self._awaiting_head: dict[Connection, int] = {}
@@ -74,9 +71,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     # Accepting.
 
     def accept(self, listener: socket.socket) -> None:
-        if self.balance.should_yield():  # the connections of this worker are served meanwhile
-            self.set_accept_enabled(False)
-            return
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -86,21 +80,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 raise
             return
         self.nr_conns += 1
-        self.balance.report(self.nr_conns)
         connection = Connection(self.cfg, client, address, listener.getsockname())
         connection.body_seconds = self.client_seconds
         self._await_head(connection)
         self._make_room()
-
-    def set_accept_enabled(self, enabled: bool) -> None:
-        """Like the base class, but stays disabled while this worker yields to others."""
-        if not (enabled and self.balance.seconds > 0):
-            super().set_accept_enabled(enabled)
-
-    def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        """Like the base class, but wakes up when this worker no longer yields."""
-        remaining = self.balance.seconds
-        super().wait_for_and_dispatch_events(min(timeout, remaining) if remaining > 0 else timeout)
 
     # Awaiting a head.
 
@@ -254,10 +237,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return self._round - self._awaiting_head[connection] > 1
 
     # Signals and the end.
-
-    def notify(self) -> None:
-        super().notify()
-        self.balance.report(self.nr_conns)
 
     def init_signals(self) -> None:
         super().init_signals()

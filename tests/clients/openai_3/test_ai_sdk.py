@@ -205,7 +205,7 @@ def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
     upstream.reply(
         f"```tool_code\n{code}\n```", "```tool_code\nsend_mail('ann', '12')\n```", ANSWER, chunks=3
     )
-    answer = ask_node("ai_sdk", way, prompt=ASK, store=store)
+    answer = ask_node("ai_sdk", way, prompt=ASK, database=store)
     parts = [
         ["program", code, "model"],
         ["get_weather", {"location": "London"}, "program"],

@@ -128,7 +128,7 @@ async def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
         agent = Agent(
             "weatherman",
             model=OpenAIResponsesModel(MODEL, client),
-            model_settings=ModelSettings(store=store),
+            model_settings=ModelSettings(database=store),
             tools=[weather, mail, ProgrammaticToolCallingTool()],
         )
         result = await ask(agent)

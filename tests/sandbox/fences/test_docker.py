@@ -106,7 +106,7 @@ def test_a_failed_start_leaves_no_container(monkeypatch: pytest.MonkeyPatch) -> 
         docker, "container_options", lambda room, user: container_options(room, user) | change
     )
     with pytest.raises(SandboxUnavailable, match="/dev/nonexistent"):
-        container.DockerContainer("", CONFIG["image"], ["true"], ROOM)
+        container.DockerContainer(CONFIG["image"], ["true"], ROOM)
     assert containers() == before
 
 
@@ -116,7 +116,7 @@ def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
     endings = set()
     for _ in range(5):
         try:
-            ended = container.DockerContainer("", CONFIG["image"], ["no-such-program"], ROOM)
+            ended = container.DockerContainer(CONFIG["image"], ["no-such-program"], ROOM)
         except SandboxUnavailable as error:
             endings.add(
                 ("ended during its start" in error.reason, "no-such-program" in error.reason)
@@ -177,9 +177,9 @@ def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else()
 
 
 def test_a_sweep_spares_the_living() -> None:
-    waiting = container.DockerContainer("", CONFIG["image"], ["python3", "-c", "input()"], ROOM)
+    waiting = container.DockerContainer(CONFIG["image"], ["python3", "-c", "input()"], ROOM)
     try:
-        docker.sweep("")
+        docker.sweep()
         assert waiting.poll() is None
     finally:
         waiting.kill()
@@ -281,7 +281,7 @@ def test_an_image_that_is_not_there_is_told() -> None:
 
 def test_an_image_without_ipykernel_is_told() -> None:
     """It has a Python, but not for kernels: an empty folder hides its packages."""
-    with docker.client("") as client:
+    with docker.client() as client:
         made = client.containers.create(CONFIG["image"], ["rm", "-r", "/usr/local/lib"])
         made.start()
         made.wait()
@@ -292,8 +292,9 @@ def test_an_image_without_ipykernel_is_told() -> None:
     assert "python3 finds ipykernel" in problem.reason
 
 
-def test_an_engine_that_is_not_there_is_told() -> None:
-    problem = first_problem(docker_probes.checks(host="unix:///nonexistent"))
+def test_an_engine_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
+    problem = first_problem(docker_probes.checks())
     assert problem is not None
     assert problem.reason.startswith("the Docker engine failed: ")
     assert problem.fix.startswith("start Docker on this machine")
@@ -302,7 +303,7 @@ def test_an_engine_that_is_not_there_is_told() -> None:
 def test_the_settings_lead_to_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     there = Settings(
         sandbox="docker",
-        docker_image=CONFIG["image"], docker_host=os.environ["DOCKER_HOST"],
+        docker_image=CONFIG["image"],
     )  # fmt: skip
     engine = InterpreterEngines(there)("1g")
     with cells(engine) as session:

@@ -451,30 +451,6 @@ def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., M
     assert pool.acquire().living
 
 
-def test_pools_of_several_processes_hand_out_no_more_than_they_may_together(
-    make_pool: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is given back, or could not be had, leaves its place."""
-    places = threading.Semaphore(1)
-    release: Callable[[], None] = places.release
-
-    def acquire_slot() -> Callable[[], None] | None:
-        return release if places.acquire(blocking=False) else None
-
-    (one, _), (other, _) = [make_pool(size=0, most=1, acquire_slot=acquire_slot) for _ in range(2)]
-    for _ in range(2):
-        taken = one.acquire()
-        with pytest.raises(SandboxBusy):
-            other.acquire()
-        one.release(taken)
-        one, other = other, one
-    with monkeypatch.context() as failing:
-        failing.setattr(Thing, "alive", lambda self: False)
-        with pytest.raises(SandboxDied):
-            one.acquire()
-    assert other.acquire().living
-
-
 def test_kernels_that_end_at_once_are_not_started_without_end(
     make_pool: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:

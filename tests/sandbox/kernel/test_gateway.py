@@ -241,7 +241,7 @@ def test_containers_run_their_cells_at_the_gateway(
 ) -> None:
     """All of the way: HTTP, the proxy, the gateway's websocket, a kernel there, and back."""
     proxy = start_proxy(
-        sandbox="gateway", warm_interpreters=0,
+        sandbox="gateway",
         gateway_url=gateway.url, gateway_token=SecretStr(TOKEN),
     )  # fmt: skip
     with httpx2.Client(base_url=f"{proxy}/v1", timeout=60) as http:

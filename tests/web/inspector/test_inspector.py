@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from emulator.client_keys import new_key
+from emulator.traces.store import TraceStore
 from tests.support.inspected import HELLO, Inspected, shown, stored
 from tests.support.processes import wait_until
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -233,8 +234,11 @@ def test_switched_off_there_is_no_inspector(inspect: Start, upstream: ScriptedUp
     assert {proxy.get(path)[0] for path in ("/", "/inspector/static/inspector.js")} == {404}
 
 
-def test_ten_thousand_requests_are_shown_a_page_at_a_time(inspect: Start) -> None:
-    proxy = inspect(inspector_traces=10_000)
+def test_ten_thousand_requests_are_shown_a_page_at_a_time(
+    inspect: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TraceStore, "max_traces", 10_000)
+    proxy = inspect()
     for n in range(10_000):
         trace = proxy.requests.traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", b"")
         trace.model = "rare" if n == 5 else "common"

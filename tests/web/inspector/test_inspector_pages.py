@@ -305,6 +305,9 @@ def test_a_held_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
     try:
         while not (found := re.findall(r'data-json="([^"]*/executions/[^"]*)"', held_page(proxy))):
             asking.join(0.05)
+        assert "waits for approval" in proxy.get("/")[2]
+        waiting = proxy.get(f"/inspector/containers/{container}")[2]
+        assert "waits for approval" in waiting and "It has not run." in waiting
         shown_code = code.replace("\u202e", r"\u202e")  # itself it would show the rest backwards
         assert shown_code in html.unescape(held_page(proxy))
         assert "<script>alert" not in held_page(proxy)
@@ -312,6 +315,7 @@ def test_a_held_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
         assert proxy.post(found[0], {"code": edited})[0] == 200
     finally:
         asking.join()
+    assert "waits for approval" not in proxy.get("/")[2]
     assert json.loads(answers[0][2])["status"] == "Success"
     page = proxy.get(f"/inspector/containers/{container}")[2]
     [source] = re.findall(r'<img src="([^"]+)"', page)

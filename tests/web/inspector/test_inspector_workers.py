@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import html
-import json
 import queue
 import re
-import socket
-import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from emulator.errors import ExecutionFailed
-from emulator.shared import rpc
-from emulator.shared.rpc import Handler, RpcClient
+from emulator.database import DatabaseFailed, open_database
+from emulator.errors import StoreUnavailable
 from emulator.traces import Trace, TraceReader
 from emulator.traces.sender import TraceSender
-from emulator.traces.store import TraceStore
+from emulator.traces.store import Batch, TraceStore
 from emulator.traces.summary import TraceSummary
 from emulator.traces.transfer import dump_trace, load_trace
 from tests.support.inspected import Inspected
@@ -114,11 +111,6 @@ def test_a_running_request_and_a_sign_in_are_known_to_all_workers(tmp_path: Path
         key = _only(one, second, ann)
         assert page(one, second, key, **bob)[0] == 404
 
-        one.kill(one.keeper())
-        assert page(one, second, "/", **signed_in)[0] == 401
-        # A request that still runs is reported to the new keeper.
-        one.process.wait_until(lambda: _only(one, second, ann) == key)
-
 
 def _only(one: TwoWorkers, worker: int, headers: dict[str, str]) -> str:
     """The path of the only request that is shown, or that of the list."""
@@ -152,85 +144,67 @@ def test_a_trace_looks_the_same_in_another_process(
         assert [*one.messages] == [*other.messages]
 
 
-def call(keeper: dict[str, Handler], name: str, *arguments: Any) -> Any:
-    """Call the keeper as over its socket: arguments and result are JSON."""
-    return json.loads(json.dumps(keeper[f"traces.{name}"](*json.loads(json.dumps(arguments)))))
-
-
-def put(keeper: dict[str, Handler], trace: Trace, *, whole: bool = True) -> None:
-    text = dump_trace(trace).decode() if whole else None
-    keeper["traces.put"]([[TraceSummary.of(trace).to_json(), text]])
-
-
-def test_the_keeper_limits_requests_and_bytes_and_finds_lost_requests() -> None:
-    now = [100.0]
-    keeper = TraceStore(2, 2**20, 3600, lambda: now[0]).handlers()
-    for n in range(3):
-        running = Trace(f"req_{n}", "POST", "/v1/responses", body=b"\xff words", began=now[0])
-        put(keeper, running)
-    running.end()
-    put(keeper, running)
-    put(keeper, Trace("req_2", "POST", "/v1/responses", began=now[0]), whole=False)  # out of order
-    listed = call(keeper, "page", {"q": "words"}, None)["rows"]
-    assert [(row["id"], row["state"]) for row in listed] == [
-        ("req_2", "answered"),
-        ("req_1", "running"),
-    ]
-    now[0] += 60
-    listed = call(keeper, "page", {"show": "failed"}, None)["rows"]
-    assert [row["id"] for row in listed] == ["req_1"]
-    large = Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0])
-    put(keeper, large)
-    count, size = call(keeper, "count_and_bytes", None)
-    assert (count, size < 2**17) == (2, True)
-    fields, text = call(keeper, "get", "req_large", None)
-    assert (fields["body"], text) == ("", None)
-    assert call(keeper, "get", "req_2", "somebody else") is None
-
-
-def test_without_a_keeper_a_page_says_so(tmp_path: Path) -> None:
-    nobody = RpcClient(tmp_path / "nobody").call
-    reader = TraceReader(nobody)
-    with pytest.raises(ExecutionFailed, match="is unavailable"):
-        reader.page({}, None)
-    sender = TraceSender(nobody, 2**20)
-    sender.finish(Trace("req_0", "POST", "/"))
-    sender.close()  # the trace is lost, and nothing fails
-
-
 @contextmanager
-def running_keeper(folder: Path, fails_at: str = "") -> Iterator[tuple[RpcClient, list[int]]]:
-    """A keeper in this process, and the number of requests in each message that it received."""
-    messages: list[int] = []
-    answers = TraceStore(100, 2**30, 3600).handlers()
+def opened(
+    fails_at: str = "", now: Callable[[], float] = time.time
+) -> Iterator[tuple[TraceStore, list[int]]]:
+    """A store, and the number of requests in each batch that it received."""
+    batches: list[int] = []
 
-    def put(batch: Any) -> None:
-        messages.append(len(batch))
-        assert fails_at not in [row["id"] for row, *_ in batch]
-        answers["traces.put"](batch)
+    class Counting(TraceStore):
+        def put(self, batch: Batch) -> None:
+            batches.append(len(batch))
+            if fails_at in [summary.id for summary, _ in batch]:
+                raise DatabaseFailed("the disk is full")
+            super().put(batch)
 
-    with rpc.listen(folder / "keeper") as listener:
-        arguments = (listener, {**answers, "traces.put": put})
-        serving = threading.Thread(target=rpc.serve, args=arguments, daemon=True)
-        serving.start()
-        yield RpcClient(folder / "keeper"), messages
-        listener.shutdown(socket.SHUT_RDWR)
-        serving.join()
+    with closing(open_database(":memory:", now)) as database:
+        yield Counting(database), batches
 
 
-def test_requests_are_sent_in_batches_and_immediately_for_a_reader(tmp_path: Path) -> None:
-    with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper.call, 2**30)
-        reader = TraceReader(keeper.call, sender.flush)
+def put(store: TraceStore, trace: Trace, *, whole: bool = True) -> None:
+    store.put([(TraceSummary.of(trace), dump_trace(trace).decode() if whole else None)])
+
+
+def test_requests_and_bytes_are_limited_and_lost_requests_are_found() -> None:
+    now = [100.0]
+    with opened(now=lambda: now[0]) as (store, _):
+        store.max_traces, store.max_bytes, store.max_seconds = 2, 2**20, 3600
+        for n in range(3):
+            running = Trace(f"req_{n}", "POST", "/v1/responses", body=b"\xff words", began=now[0])
+            put(store, running)
+            now[0] += 0.1
+        running.end()
+        put(store, running)
+        late = Trace("req_2", "POST", "/v1/responses", began=running.began)
+        put(store, late, whole=False)  # out of order
+        listed = store.page({"q": "words"}, None).rows
+        assert [(row.id, row.state) for row in listed] == [
+            ("req_2", "answered"),
+            ("req_1", "running"),
+        ]
+        now[0] += 60
+        assert [row.id for row in store.page({"show": "failed"}, None).rows] == ["req_1"]
+        put(store, Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0]))
+        count, size = store.count_and_bytes(None)
+        assert (count, size < 2**17) == (2, True)
+        large = store.get("req_large", None)
+        assert large is not None
+        assert (large.summary.body, large.text) == (b"", None)
+        assert store.get("req_2", "somebody else") is None
+
+
+def test_requests_are_sent_in_batches_and_immediately_for_a_reader() -> None:
+    with opened() as (store, batches):
+        sender = TraceSender(store)
+        reader = TraceReader(store, sender.flush)
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
             trace.begin_turn("m", [{"role": "user", "content": trace.id}], {})
             sender.finish(trace)
-        assert messages == []
-        assert {row.id: row.body for row in reader.page({}, None).rows} == dict.fromkeys(
-            [trace.id for trace in traces], b""
-        )
-        assert messages == [5]
+        assert batches == []
+        assert {row.id for row in reader.page({}, None).rows} == {trace.id for trace in traces}
+        assert batches == [5]
         again = [reader.get(trace.id) for trace in traces]
         assert [one and (one.body, one.turns[0].messages[0]["content"]) for one in again] == [
             (trace.body, trace.id) for trace in traces
@@ -248,15 +222,15 @@ def test_requests_are_sent_in_batches_and_immediately_for_a_reader(tmp_path: Pat
     ],
 )
 def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
-    tmp_path: Path, error: type[Exception], shown: bool
+    error: type[Exception], shown: bool
 ) -> None:
     """The thread that tells ended with it, and no later request of that worker was shown."""
 
     def fails() -> str:
         raise error
 
-    with running_keeper(tmp_path) as (keeper, _):
-        sender, reader = TraceSender(keeper.call, 2**30), TraceReader(keeper.call)
+    with opened() as (store, _):
+        sender, reader = TraceSender(store), TraceReader(store)
         bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
         for n, traces in enumerate(
             ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),))
@@ -269,35 +243,43 @@ def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
         assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
 
 
-def test_a_keeper_that_failed_once_receives_the_next_requests(tmp_path: Path) -> None:
-    with running_keeper(tmp_path, fails_at="req_0") as (keeper, messages):
-        sender, reader = TraceSender(keeper.call, 2**30), TraceReader(keeper.call)
+def test_a_store_that_failed_once_receives_the_next_requests() -> None:
+    with opened(fails_at="req_0") as (store, batches):
+        sender, reader = TraceSender(store), TraceReader(store)
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
             sender.begin(trace)
             sender.finish(trace)
-            wait_until(lambda sent=n + 1: len(messages) == sent)
+            wait_until(lambda sent=n + 1: len(batches) == sent)
         wait_until(lambda: reader.get("req_1") is not None)
         assert [row.id for row in reader.page({}, None).rows] == ["req_1"]
 
 
-def test_a_worker_buffers_few_bytes_and_none_at_its_end(tmp_path: Path) -> None:
-    with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper.call, 2**30)
+def test_a_page_of_a_store_that_fails_says_so() -> None:
+    with closing(open_database(":memory:")) as database:
+        reader = TraceReader(TraceStore(database))
+        database.run("DROP TABLE traces")
+        with pytest.raises(StoreUnavailable, match="cannot be read"):
+            reader.page({}, None)
+
+
+def test_a_worker_buffers_few_bytes_and_none_at_its_end() -> None:
+    with opened() as (store, batches):
+        sender = TraceSender(store)
         for n in range(3):
             sender.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
-        assert sum(messages) == 2
+        assert sum(batches) == 2
         sender.close()
-        assert sum(messages) == 3
+        assert sum(batches) == 3
         sender.finish(Trace("req_last", "POST", "/"))
-        assert sum(messages) == 4
+        assert sum(batches) == 4
 
 
-def test_a_running_worker_sends_without_a_reader(tmp_path: Path) -> None:
-    with running_keeper(tmp_path) as (keeper, messages):
-        sender = TraceSender(keeper.call, 2**30)
+def test_a_running_worker_sends_without_a_reader() -> None:
+    with opened() as (store, batches):
+        sender = TraceSender(store)
         trace = Trace("req_0", "POST", "/")
         sender.begin(trace)
         sender.finish(trace)
-        wait_until(lambda: TraceReader(keeper.call).get("req_0") is not None)
-        assert messages == [1]
+        wait_until(lambda: TraceReader(store).get("req_0") is not None)
+        assert batches == [1]

@@ -122,7 +122,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         ["cut off in its reasoning", "reasoning_effort"],
     ),
-    ("too long", ["x " * 2000], {}, {"max_reply_chars": 1024}, ["the setting max_reply_chars"]),
+    ("too long", ["x " * 600_000], {}, {}, ["A reply has at most 1048576 characters"]),
     (
         "filtered",
         [Reply("It is", finish_reason="content_filter")],
@@ -161,10 +161,10 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
     ),
     (
         "too many calls",
-        ["```tool_code\n[get_weather(location=str(n)) for n in range(9)]\n```"] * 9,
+        ["```tool_code\n[get_weather(location=str(n)) for n in range(200)]\n```"] * 9,
         {},
-        {"program_calls": 2},
-        ["makes more than 2 tool calls", "the setting program_calls"],
+        {},
+        ["makes more than 128 tool calls", "ask for less"],
     ),
     (
         "refused, and the repair is refused upstream",

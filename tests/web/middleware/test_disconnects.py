@@ -135,9 +135,15 @@ EVERY_WAY = [
 @pytest.mark.parametrize(("path", "body", "mode"), EVERY_WAY)
 @pytest.mark.parametrize("wait", ["connection", "handshake", "sending"])
 def test_a_request_ends_with_its_client_before_it_is_sent(
-    start_proxy: StartProxy, wait: str, path: str, body: Any, mode: str
+    start_proxy: StartProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    wait: str,
+    path: str,
+    body: Any,
+    mode: str,
 ) -> None:
     """The upstream accepts no connection, says nothing in the TLS handshake, or reads nothing."""
+    monkeypatch.setattr("emulator.upstream.client._CONNECT_SECONDS", 3600)
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -146,7 +152,6 @@ def test_a_request_ends_with_its_client_before_it_is_sent(
         url = start_proxy(
             **NEVER,
             base_url=f"{scheme}://127.0.0.1:{port}/v1",
-            upstream_connect_seconds=3600,
             tools=mode,
         )
         before = open_requests(url)
@@ -211,9 +216,7 @@ def test_a_program_ends_with_the_client(upstream: ScriptedUpstream, stream: bool
     """One program runs at a time: the next finds its slot free."""
     upstream.reply("```tool_code\nwhile True:\n    pass\nget_weather('Oslo')\n```")
     upstream.reply("```tool_code\nget_weather('Oslo')\n```")
-    settings = Settings(
-        base_url=upstream.base_url, api_key="k", store=":memory:", files_dir=":temporary:", **NEVER
-    )
+    settings = Settings(base_url=upstream.base_url, api_key="k", database=":memory:", **NEVER)
     with closing(ProgramServer(Limits(seconds=3600.0), most=1)) as programs:
         app = create_app(settings, programs=programs)
         with serve(app) as url:

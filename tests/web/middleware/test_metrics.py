@@ -122,7 +122,7 @@ def test_only_the_operators_key_shows_the_names_of_clients(
     keys = {name: new_key() for name in ("ann-at-work", "bob-at-home")}
     (tmp_path / "keys").write_text("".join(entry(name, key) for name, key in keys.items()))
     options = [f"--client-keys-file={tmp_path / 'keys'}", f"--workers={workers}"]
-    options += [f"--inspector-key={OPERATOR}", f"--store={tmp_path / 'store'}"]
+    options += [f"--inspector-key={OPERATOR}", f"--database={tmp_path / 'store'}"]
     with proxy_process(upstream.base_url, tmp_path / "log", *options) as (_, url):
         for key in [*keys.values(), *keys.values()]:
             headers = {"authorization": f"Bearer {key}"}
@@ -207,7 +207,7 @@ def test_nothing_that_clients_make_up_becomes_a_label(
 def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
     from prometheus_client import REGISTRY
 
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
+    app = create_app(Settings(database=":memory:"))
     app.extensions["emulator"].close()
     labels = {"le"}
     names = set()

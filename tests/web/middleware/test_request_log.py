@@ -133,6 +133,10 @@ BEGIN = "12:34:56 200 POST /v1/chat/completions small"
             f"{BEGIN}: 1 turn saved; 1.23 s",
         ),
         (
+            {"calls": 0, "repairs": 0, "offered": 3},
+            f"{BEGIN} for alice: 3 tools offered, none called; 812 + 45 tokens; 1.23 s",
+        ),
+        (
             {"state": "left", "calls": 0, "repairs": 2, "ms": 12.3},
             f"{BEGIN} for alice: the client disconnected, 2 repairs; 812 + 45 tokens; 12 ms",
         ),
@@ -186,7 +190,7 @@ def test_a_response_made_in_the_background_has_its_line_at_its_own_end(
         may_answer.wait()
         return reply
 
-    url = start_proxy(store=":memory:", upstream_retries=0)
+    url = start_proxy(database=":memory:", upstream_retries=0)
     upstream.reply(answer)
     tool = {"type": "function", "name": "get_weather", "parameters": {}}
     asked = {"model": "small", "input": "Hi", "background": True, "tools": [tool]}
@@ -205,7 +209,7 @@ def test_a_response_made_in_the_background_has_its_line_at_its_own_end(
 def test_a_background_response_that_is_cancelled_was_left(
     start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log
 ) -> None:
-    url = start_proxy(store=":memory:")
+    url = start_proxy(database=":memory:")
     upstream.reply(Reply(chunks=["Hello", "x"], fault="silent", after=1))
     asked = {"model": "small", "input": "Hi", "background": True}
     _, _, queued = send(f"{url}/v1/responses", asked)

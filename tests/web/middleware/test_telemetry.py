@@ -188,7 +188,7 @@ def test_what_is_passed_on_is_a_trace_too(start_proxy: StartProxy, collector: Co
 def test_a_background_responses_trace_ends_with_it(
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
-    url = start_proxy(otel=True, store=":memory:", upstream_retries=0)
+    url = start_proxy(otel=True, database=":memory:", upstream_retries=0)
     upstream.reply(Reply(status=400, body={"error": {"message": "too long"}}))
     send(f"{url}/v1/responses", {"model": "small", "input": "Hi", "background": True})
     [request] = [span for span in collector.finished() if span.name.startswith("POST ")]

@@ -45,7 +45,7 @@ class Clients:
     """The client that keeps things, and all others."""
 
     def __init__(self, start_proxy: StartProxy, tmp_path: Path) -> None:
-        common = {"store": str(tmp_path / "kept.sqlite"), "files_dir": str(tmp_path / "files")}
+        common = {"database": str(tmp_path / "kept.sqlite"), "files_dir": str(tmp_path / "files")}
         self.url = start_proxy(client_keys=("own", "other"), **common)
         self.own = asking(self.url, "own")
         self.other = asking(self.url, "other")
@@ -126,7 +126,7 @@ DONE = {"/responses/<response_id>/cancel": 400}  # a response that is over
 
 def id_routes() -> list[tuple[str, str, list[tuple[str, str]]]]:
     """Every method and rule of the application that takes an id, and its (family, argument)s."""
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
+    app = create_app(Settings(database=":memory:"))
     app.extensions["emulator"].close()
     return [
         (method, rule.rule, [(_family(rule.rule), name) for name in rule.arguments])
@@ -443,45 +443,6 @@ def test_a_program_begun_without_a_key_is_nobodys_who_has_one(
     messages = begun(clients, upstream)
     assert not goes_on(own, upstream, messages)
     assert goes_on(clients.keyless, upstream, messages)
-
-
-EDITS: dict[str, tuple[Callable[[list[Any]], list[Any]], bool]] = {
-    "nothing": (lambda m: m, True),
-    "content as parts": (
-        lambda m: [{**m[0], "content": [{"type": "text", "text": "Be brief."}]}, *m[1:]],
-        True,
-    ),
-    "fields that are null": (lambda m: [{**m[0], "name": None}, *m[1:]], True),
-    "another question": (lambda m: [m[0], {**m[1], "content": "Stop."}, *m[2:]], False),
-    "other instructions": (lambda m: [{**m[0], "content": "Be long."}, *m[1:]], False),
-    "another role": (lambda m: [{**m[0], "role": "user"}, *m[1:]], False),
-    "no instructions": (lambda m: m[1:], False),
-    "a message more in front": (lambda m: [m[0], *m], False),
-    "a picture with the question": (
-        lambda m: [
-            m[0],
-            {
-                **m[1],
-                "content": [
-                    {"type": "text", "text": "Go."},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
-                ],
-            },
-            *m[2:],
-        ],
-        False,
-    ),
-    "a question between": (lambda m: [*m[:2], {"role": "user", "content": "No!"}, *m[2:]], False),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_a_program_goes_on_only_behind_the_messages_that_it_was_written_for(
-    clients: Clients, upstream: ScriptedUpstream, edit: str
-) -> None:
-    change, same = EDITS[edit]
-    messages = change(begun(clients, upstream))
-    assert goes_on(clients.own, upstream, messages) == same
 
 
 def test_a_stored_program_goes_on_in_responses_for_its_own_client_alone(

@@ -12,9 +12,9 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.database import open_database
 from emulator.events import ToolCall
 from emulator.protocol import ChatCompletionRequest
-from emulator.shared.rpc import local_calls
 from emulator.traces import Trace, TraceReader, Traces, timeline
 from emulator.traces.sender import TraceSender
 from emulator.traces.store import TraceStore
@@ -198,11 +198,12 @@ def test_with_the_inspector_off_nothing_is_stored(start: Start, upstream: Script
 def opened(max_traces: int, now: Callable[[], float] = time.time) -> tuple[Traces, TraceReader]:
     """Traces that are stored, at most 1 MiB and for a minute, and their reader."""
     traces = Traces(records_wire=True, now=now)
-    call = local_calls(TraceStore(max_traces, 2**20, 60, now).handlers())
-    sender = TraceSender(call, 2**20)
+    store = TraceStore(open_database(":memory:", now))
+    store.max_traces, store.max_bytes, store.max_seconds = max_traces, 2**20, 60
+    sender = TraceSender(store)
     traces.on_begin(sender.begin)
     traces.on_finish(sender.finish)
-    return traces, TraceReader(call, sender.flush)
+    return traces, TraceReader(store, sender.flush)
 
 
 def finish(traces: Traces, key: str, body: bytes, client: str = "") -> None:

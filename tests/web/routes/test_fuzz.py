@@ -101,7 +101,7 @@ def _quoted(text: str) -> str:
 
 
 def rules() -> list[tuple[str, str]]:
-    app = create_app(Settings(store=":memory:", files_dir=":temporary:"))
+    app = create_app(Settings(database=":memory:"))
     app.extensions["emulator"].close()
     return sorted(
         (method, rule.rule)

@@ -101,16 +101,6 @@ def test_unknown_routes_answer_in_json(proxy: str, method: str, path: str, statu
     assert body["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
-def test_a_websocket_handshake_is_refused_so_that_codex_uses_http_immediately(
-    proxy: str, path: str
-) -> None:
-    handshake = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
-    status, headers, body = send(proxy + path, method="GET", headers=handshake)
-    assert (status, headers["x-should-retry"]) == (426, "false")
-    assert "POST" in body["error"]["message"]
-
-
 def test_a_body_over_the_bound_is_refused(start_proxy: StartProxy) -> None:
     proxy = start_proxy(max_body_bytes=1024)
     status, _, body = send(f"{proxy}/v1/chat/completions", b" " * 2000)
@@ -139,8 +129,12 @@ def test_browsers_may_call_only_from_the_origins_that_are_named(
     start_proxy: StartProxy, allowed: tuple[str, ...], answered: str | None
 ) -> None:
     proxy = start_proxy(cors_origins=allowed, client_keys=("k",))
-    status, headers, _ = fetch(f"{proxy}/v1/chat/completions", None, ORIGIN, "OPTIONS")
-    assert (status, headers.get("access-control-allow-origin")) == (200, answered)
+    status, headers, body = fetch(f"{proxy}/v1/chat/completions", None, ORIGIN, "OPTIONS")
+    assert (status, headers.get("access-control-allow-origin")) == (
+        200 if answered else 403,
+        answered,
+    )
+    assert answered or b"cors_origins" in body
 
 
 def test_fields_that_the_upstream_refuses_are_dropped(

@@ -288,13 +288,15 @@ INVALID, NAME, IDENTIFIER = "invalid_request_error", "invalid_file_name", "inval
 )
 def test_an_error_has_azures_shape_and_names_the_place(
     start_proxy: StartProxy,
+    monkeypatch: pytest.MonkeyPatch,
     request_: tuple[Any, ...],
     query: dict[str, str],
     status: int,
     code: str,
     target: str | None,
 ) -> None:
-    session = Session(start_proxy(max_file_bytes=1000, max_containers=1))
+    monkeypatch.setattr("emulator.storage.containers._MAX_RUNNING", 1)
+    session = Session(start_proxy(max_file_bytes=1000))
     session.ask("GET", "files")
     answered, answer = session.ask(*request_, **query)
     assert answered == status, answer

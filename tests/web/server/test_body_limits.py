@@ -26,7 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("proxy") / "log"
     with (
         ScriptedUpstream(default="Hello.") as upstream,
-        proxy(upstream.base_url, log, *options, "--store=:memory:") as (_, url),
+        proxy(upstream.base_url, log, *options, "--database=:memory:") as (_, url),
     ):
         yield url
 

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.faults
 
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 QUICK = ("--upstream-seconds", "1", "--upstream-retries", "0", "--answer-seconds", "20")
-BOUNDED = ("--max-reply-chars", "20000", "--ping-seconds", "3", "--store", ":memory:")
+BOUNDED = ("--ping-seconds", "3", "--database", ":memory:")
 HANG = "hang before the head"
-PLACES = ("--threads", "8", "--waiting-requests", "0", "--upstream-requests", "8")
+PLACES = ("--threads", "8", "--upstream-requests", "8")
 
 HELLO = delta("Hello there")
 HTML = b"<html><body>It works!</body></html>"
@@ -203,19 +203,23 @@ def test_a_model_that_hangs_in_its_probe_is_emulated(
     assert ["tools" in asked for asked in upstream.requests] == [True, False]
 
 
-def test_a_damaged_store_costs_the_programs_and_not_the_service(tmp_path: Path) -> None:
+def test_a_damaged_database_costs_the_programs_and_not_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The proxy starts, says so in its log, and answers; the damaged file stays for whoever looks into it."""
-    store = tmp_path / "programs.sqlite"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = tmp_path / "tool-use-api-emulator" / "emulator.sqlite"
+    store.parent.mkdir()
     store.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
     with (
         bad_upstream() as upstream,
-        proxy(upstream.base_url, tmp_path / "log", "--store", str(store)) as (process, url),
+        proxy(upstream.base_url, tmp_path / "log") as (process, url),
     ):
         for tools in (False, True):
             body = request("good", stream=False, tools=tools)
             assert send(f"{url}/v1/chat/completions", body)[0] == 200
         assert send(f"{url}/v1/responses/resp_none")[0] == 404
-        assert "store off" in process.output
+        assert "nothing is stored: the state folder cannot be used" in process.output
     assert store.read_bytes().startswith(b"SQLite format 3\x00\xff")
 
 

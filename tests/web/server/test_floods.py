@@ -5,19 +5,19 @@ Operators' routes answer all the while, and whoever asks for no more than his sh
 
 from __future__ import annotations
 
-import shutil
 import socket
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import StartProxy
-from tests.support.processes import REDIS_MISSING, RedisServer, proxy, wait_until
+from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import connect, post_bytes, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
 
@@ -74,12 +74,12 @@ def test_operators_are_answered_while_every_thread_holds_a_stream(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """The next ones wait, those behind them are told to come again, and there is room when one ends."""
-    options = ("--threads", "3", "--waiting-requests", "2", "--store", ":memory:")
+    options = ("--threads", "32", "--database", ":memory:")
     options += ("--ping-seconds", "0.2")  # a client that has left is seen at the next one
     with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
         crowd = Crowd(url)
         with crowd.open:
-            streams = [crowd.say(request(STREAM)) for _ in range(3)]
+            streams = [crowd.say(request(STREAM)) for _ in range(32)]
             for stream in streams:
                 assert b"word" in heard(stream, b"word")
             waiting = [crowd.say(request(STREAM)) for _ in range(2)]
@@ -108,7 +108,7 @@ def test_operators_are_answered_while_slow_clients_hold_all_that_they_can(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """More connections than the server has threads, and none of them ever finishes its request."""
-    options = ("--threads", "3", "--waiting-requests", "2", "--store", ":memory:")
+    options = ("--threads", "3", "--database", ":memory:")
     with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
         for slow in SLOW.values():
             crowd = Crowd(url)
@@ -121,8 +121,8 @@ def test_operators_are_answered_while_slow_clients_hold_all_that_they_can(
 def test_slow_clients_are_cut_off_and_others_served(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    options = ("--threads", "2", "--waiting-requests", "0", "--client-seconds", "1")
-    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:", *options) as (_, url):
+    options = ("--threads", "2", "--client-seconds", "1")
+    with proxy(silent.base_url, tmp_path / "log", "--database", ":memory:", *options) as (_, url):
         crowd = Crowd(url)
         with crowd.open:
             connections = [crowd.say(slow) for slow in SLOW.values() for _ in range(4)]
@@ -134,7 +134,7 @@ def test_slow_clients_are_cut_off_and_others_served(
 def test_a_head_that_drips_is_not_kept_alive_by_it(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    options = ("--threads", "2", "--client-seconds", "1", "--store", ":memory:")
+    options = ("--threads", "2", "--client-seconds", "1", "--database", ":memory:")
     with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
         crowd = Crowd(url)
         with crowd.open:
@@ -158,7 +158,7 @@ def test_a_head_that_drips_is_not_kept_alive_by_it(
 def test_a_head_may_come_in_pieces_and_requests_behind_one_another(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:") as (_, url):
+    with proxy(silent.base_url, tmp_path / "log", "--database", ":memory:") as (_, url):
         crowd = Crowd(url)
         one = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
         last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -176,15 +176,18 @@ def test_a_head_may_come_in_pieces_and_requests_behind_one_another(
 
 
 def test_a_head_without_end_is_refused(silent: ScriptedUpstream, tmp_path: Path) -> None:
-    with proxy(silent.base_url, tmp_path / "log", "--store", ":memory:") as (_, url):
+    with proxy(silent.base_url, tmp_path / "log", "--database", ":memory:") as (_, url):
         crowd = Crowd(url)
         with crowd.open:
             assert b" 431 " in heard(crowd.say(HEAD + b"a: " + b"b" * 70_000))
 
 
-def test_uploads_in_progress_are_bounded_together(start_proxy: StartProxy) -> None:
+def test_uploads_in_progress_are_bounded_together(
+    start_app: Callable[..., tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is promised counts, and is given back when the upload ends, however it does."""
-    url = start_proxy(bodies_bytes=1_000_000)
+    monkeypatch.setattr("emulator.web.middleware.admission._BODIES_BYTES", 1_000_000)
+    url, _ = start_app()
     crowd = Crowd(url)
     upload = b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\n"
     upload += b"content-type: multipart/form-data; boundary=B\r\n"
@@ -236,17 +239,15 @@ def test_without_limits_no_headers_tell_of_any(proxy: str) -> None:
     assert not [name for name in ask(proxy)[1] if name.startswith("x-ratelimit")]
 
 
-def test_replicas_share_the_limits_in_redis_and_do_without_it(
+def test_replicas_share_the_limits_and_count_alone_without_the_database(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    if shutil.which("redis-server") is None:
-        pytest.skip(REDIS_MISSING)
-    with RedisServer(tmp_path) as server:
-        options: dict[str, Any] = {"store": server.url, "client_requests_per_minute": 2}
-        urls = [start_proxy(**options) for _ in range(2)]
-        assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
-        server.stop()
-        assert ask(urls[0])[0] == 200
+    file = str(tmp_path / "d.sqlite")
+    urls = [start_proxy(database=file, client_requests_per_minute=2) for _ in range(2)]
+    assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("DROP TABLE hits")
+    assert ask(urls[0])[0] == 200
 
 
 def test_a_client_has_so_many_open_requests_and_a_stream_counts_until_it_ends(
@@ -266,6 +267,34 @@ def test_a_client_has_so_many_open_requests_and_a_stream_counts_until_it_ends(
         assert ask(url, "b")[0] == 200
         streams[0].close()
         wait_until(lambda: ask(url, "a")[0] == 200)
+
+
+def test_a_background_response_counts_as_an_open_request_until_it_ends(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """One key could hold all places for background responses."""
+    url = start_proxy(client_open_requests=2)
+    go_on = threading.Event()
+
+    def slow(_: Any) -> str:
+        assert go_on.wait(60)
+        return "Done."
+
+    upstream.default = slow
+    body = {"model": "m", "input": "Hi.", "background": True}
+    made = [send(f"{url}/v1/responses", body) for _ in range(2)]
+    assert [status for status, *_ in made] == [200, 200]
+    status, _, refused = send(f"{url}/v1/responses", body)
+    assert (status, refused["error"]["code"]) == (429, "too_many_open_requests")
+    go_on.set()
+    for _, _, response in made:
+        address = f"{url}/v1/responses/{response['id']}"
+        wait_until(lambda address=address: fetched_status(address) == "completed")
+
+
+def fetched_status(address: str) -> str:
+    """ "" while the request itself is refused."""
+    return str(send(address, None)[2].get("status", ""))
 
 
 def test_what_fails_gives_its_place_back(start_proxy: StartProxy) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong with the machine under the proxy: kills, full and read-only disks, a Redis that goes.
+"""What goes wrong with the machine under the proxy: kills, full and read-only disks, a PostgreSQL that goes.
 
 Real server processes, each with a store and a folder of its own; `make test-faults` runs all of it.
 """
@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.processes import REDIS_MISSING, Process, RedisServer, proxy, wait_until
+from tests.support.postgres import Postgres
+from tests.support.processes import Process, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -38,7 +39,7 @@ Start = Callable[[], AbstractContextManager[tuple[Process, str]]]
 def start(upstream: ScriptedUpstream, tmp_path: Path) -> Start:
     """`start()` runs the proxy on what the one before it has kept."""
     store = str(tmp_path / "programs.sqlite")
-    return lambda: proxy(upstream.base_url, tmp_path / "log", "--store", store)
+    return lambda: proxy(upstream.base_url, tmp_path / "log", "--database", store)
 
 
 def upload(url: str, name: str, content: bytes) -> tuple[int, Any]:
@@ -171,7 +172,7 @@ def test_a_full_disk_refuses_what_is_new_and_serves_what_is_there(
     upstream.default = "Hello."
     disk = tmp_path / "disk"
     disk.mkdir()
-    options = ("--store", str(disk / "s.sqlite"), "--files-dir", str(disk / "files"))
+    options = ("--database", str(disk / "s.sqlite"), "--files-dir", str(disk / "files"))
     command = on_a_disk(disk, "size=5m")
     with proxy(upstream.base_url, tmp_path / "log", *options, command=command) as (_, url):
         chat = f"{url}/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}
@@ -222,44 +223,43 @@ def test_an_interpreter_that_was_named_by_a_relative_path_has_its_sandbox(
 
 
 def test_a_read_only_disk_costs_what_is_kept_and_not_the_service(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files are kept for the run, in the system's temporary folder."""
+    """All is kept for the run, in memory and in the system's temporary folder."""
     upstream.default = "Hello."
     disk = tmp_path / "disk"
     disk.mkdir()
-    options = ("--store", str(disk / "s.sqlite"), "--files-dir", str(disk / "files"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk))
     command = on_a_disk(disk, "ro")
-    with proxy(upstream.base_url, tmp_path / "log", *options, command=command) as (process, url):
+    with proxy(upstream.base_url, tmp_path / "log", command=command) as (process, url):
         body = {"model": "m", "messages": ASK, "tools": TOOLS}
         assert send(f"{url}/v1/chat/completions", body)[0] == 200
         response = send(f"{url}/v1/responses", {"model": "m", "input": "Hi"})
         assert response[0] == 200
-        assert send(f"{url}/v1/responses/{response[2]['id']}")[0] == 404
+        assert send(f"{url}/v1/responses/{response[2]['id']}")[0] == 200
         assert upload(url, "f.csv", CSV)[0] == 200
-        log = process.output
-        assert "store off" in log and "files are kept for this run only" in log
+        assert "nothing is stored: the state folder cannot be used" in process.output
 
 
-def test_a_redis_that_goes_and_comes_back(upstream: ScriptedUpstream, tmp_path: Path) -> None:
-    if shutil.which("redis-server") is None:
-        pytest.skip(REDIS_MISSING)
+def test_a_postgresql_that_goes_and_comes_back(
+    upstream: ScriptedUpstream, postgres_server: Postgres, tmp_path: Path
+) -> None:
     upstream.default = "Hello."
-    limits = ("--requests-per-minute", "1000")
-    with RedisServer(tmp_path) as redis:
-        store = ("--store", redis.url)
-        with proxy(upstream.base_url, tmp_path / "log", *store, *limits) as (_, url):
+    options = ("--requests-per-minute", "1000", "--database", postgres_server.database())
+    files = ("--files-dir", str(tmp_path / "files"))
+    try:
+        with proxy(upstream.base_url, tmp_path / "log", *options, *files) as (_, url):
             chat = f"{url}/v1/chat/completions", {"model": "m", "messages": ASK, "tools": TOOLS}
             asked = f"{url}/v1/responses", {"model": "m", "input": "Hi"}
             first = send(*asked)[2]["id"]
             assert send(f"{url}/v1/responses/{first}")[0] == 200
-            redis.stop()
+            postgres_server.stop()
             assert send(*chat)[0] == 200
             answered = send(*asked)
             assert answered[0] == 200 and "x-ratelimit-limit-requests" in answered[1]
             status, _, gone = send(f"{url}/v1/responses/{first}")
             assert (status, set(gone["error"])) == (503, {"message", "type", "param", "code"})
-            redis.start()
+            postgres_server.start()
 
             def kept_again() -> bool:
                 time.sleep(0.5)
@@ -267,6 +267,8 @@ def test_a_redis_that_goes_and_comes_back(upstream: ScriptedUpstream, tmp_path: 
                 return send(f"{url}/v1/responses/{key}")[0] == 200
 
             wait_until(kept_again)
+    finally:
+        postgres_server.start()
 
 
 @needs_bubblewrap
@@ -274,7 +276,7 @@ def test_thirty_containers_at_once_each_have_their_own_variables(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """More than there may be kernels: what finds no room is told to come again, and then finds it."""
-    options = ("--max-kernels", "12", "--interpreter-idle-seconds", "0", "--store", ":memory:")
+    options = ("--max-kernels", "12", "--interpreter-idle-seconds", "0", "--database", ":memory:")
     with proxy(upstream.base_url, tmp_path / "log", *options) as (_, url):
 
         def execute(path: str, code: str) -> Any:

@@ -48,7 +48,7 @@ def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) ->
     reply = Reply(chunks=["Hello there", "x"], fault="silent", after=1)
     with (
         ScriptedUpstream(default=reply) as upstream,
-        proxy(upstream.base_url, tmp_path / "log", "--store", ":memory:", command=command) as (
+        proxy(upstream.base_url, tmp_path / "log", "--database", ":memory:", command=command) as (
             process,
             url,
         ),

@@ -143,7 +143,7 @@ class Footprint:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_two_thousand_mixed_requests_leave_nothing(tmp_path: Path) -> None:
-    options = ("--store", str(tmp_path / "s.sqlite"), "--log-level", "error")
+    options = ("--database", str(tmp_path / "s.sqlite"), "--log-level", "error")
     with (
         ScriptedUpstream(default=reply) as upstream,
         proxy(upstream.base_url, tmp_path / "log", *options) as (process, url),

@@ -10,6 +10,18 @@ function notify(text) {
   notify.timer = setTimeout(() => { notice.textContent = ""; }, 6000);
 }
 
+// Times are in UTC without this script, and with it in the browser's zone.
+function showLocalTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    const local = new Date(at.getTime() - 60000 * at.getTimezoneOffset());
+    time.textContent = local.toISOString().slice(0, 19).replace("T", " ");
+    time.title = time.dateTime;
+  }
+  for (const zone of root.querySelectorAll("[data-zone]")) zone.textContent = "";
+}
+showLocalTimes(document);
+
 async function post(url, body) {
   const response = await fetch(url, {
     method: "POST",
@@ -48,6 +60,7 @@ document.addEventListener("submit", async (event) => {
     const into = form.dataset.into && document.getElementById(form.dataset.into);
     if (into) {
       into.innerHTML = answer.text; // escaped by the server; the content policy runs no script in it
+      showLocalTimes(into);
       into.scrollIntoView({ block: "nearest" });
     } else {
       location.reload();
@@ -84,6 +97,7 @@ async function step(slider) {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (step.current !== current) return; // the slider has moved again
   if (!response.ok) { notify("That turn is not stored any more."); return; }
+  showLocalTimes(page);
   document.getElementById("main").replaceWith(page.getElementById("main")); // escaped by the server
   document.title = page.title;
   history.replaceState(null, "", address);
@@ -133,6 +147,7 @@ async function refresh() {
   const response = await fetch(location.href);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!response.ok) return;
+  showLocalTimes(page);
   for (const id of ["choices", "rows"]) {
     const [old, now] = [document.getElementById(id), page.getElementById(id)];
     if (old.innerHTML === now.innerHTML || ![...old.querySelectorAll("select")].every(isUnchanged)) continue;

@@ -1,0 +1,109 @@
+"""How long 32 chats at the same time take with a PostgreSQL that answers late: `make bench-slow-database`.
+
+A relay in front of a real PostgreSQL delays every byte by half of the round trip. Printed are seconds: of one
+request alone (the best of five), and of 32 together until the last has its answer (three times). Each chat
+is a new conversation with a tool call, whose program is stored before the answer ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.support.postgres import postgres
+from tests.support.processes import free_port, proxy
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
+AT_ONCE = 32
+_FUNCTION = {"type": "function", **GET_WEATHER["function"]}
+REQUESTS: dict[str, tuple[str, Any]] = {
+    "a plain chat": ("chat/completions", lambda text: {"messages": _user(text)}),
+    "a chat with a call": (
+        "chat/completions",
+        lambda text: {"messages": _user(text), "tools": [GET_WEATHER]},
+    ),
+    "a response with a call": ("responses", lambda text: {"input": text, "tools": [_FUNCTION]}),
+}
+
+
+def _user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--milliseconds", type=float, default=50, help="of a round trip")
+    delay = parser.parse_args().milliseconds / 2000
+    with (
+        postgres() as server,
+        ScriptedUpstream(default=CALL) as upstream,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        database, port = server.database(), free_port()
+        address, name = database.rsplit("/", 1)
+        relay = _relay(port, int(address.rpartition(":")[2]), delay)
+        threading.Thread(target=asyncio.run, args=(relay,), daemon=True).start()
+        late = f"{address.rpartition(':')[0]}:{port}/{name}"
+        with proxy(upstream.base_url, Path(folder) / "log", "--database", late) as (_, url):
+            for what, (path, body) in REQUESTS.items():
+                alone = min(_seconds(url, path, body, 1) for _ in range(5))
+                together = [_seconds(url, path, body, AT_ONCE) for _ in range(3)]
+                print(f"{what}: {alone:.3f}; {AT_ONCE}:", *(f"{one:.3f}" for one in together))
+
+
+def _seconds(url: str, path: str, body: Any, count: int) -> float:
+    texts = [f"Weather in {time.monotonic_ns()}-{n}?" for n in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        began = time.monotonic()
+        statuses = pool.map(
+            lambda text: send(f"{url}/v1/{path}", {"model": "m", **body(text)})[0], texts
+        )
+        assert set(statuses) == {200}
+        return time.monotonic() - began
+
+
+async def _relay(port: int, target: int, delay: float) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(_pass_on(reader, server[1], delay), _pass_on(server[0], writer, delay))
+
+    listening = await asyncio.start_server(connected, "127.0.0.1", port)
+    await listening.serve_forever()
+
+
+async def _pass_on(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+    async def send_late() -> None:
+        data = b" "
+        while data:
+            at, data = await arrived.get()
+            await asyncio.sleep(max(0.0, at - loop.time()))
+            writer.write(data)
+        writer.close()
+
+    sending = asyncio.create_task(send_late())
+    data = b" "
+    while data:
+        data = b""
+        with suppress(OSError):
+            data = await reader.read(65536)
+        arrived.put_nowait((loop.time() + delay, data))
+    await sending
+
+
+if __name__ == "__main__":
+    main()

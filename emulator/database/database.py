@@ -1,0 +1,110 @@
+"""Statements and transactions of either database. Knows nothing of tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from emulator.errors import StoreUnavailable
+
+SECONDS = 1.0
+"""The longest wait for a connection, or for another writer."""
+
+
+class DatabaseFailed(Exception):
+    """The database is unavailable, full or damaged. ``passes``: a retry may succeed."""
+
+    def __init__(self, reason: str, *, passes: bool = True) -> None:
+        super().__init__(reason)
+        self.passes = passes
+
+
+@contextmanager
+def database_failures(problem: str) -> Iterator[None]:
+    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the database."""
+    try:
+        yield
+    except DatabaseFailed as error:
+        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
+
+
+class Result(NamedTuple):
+    rows: Sequence[Any]
+    changed: int
+    """The number of rows that were changed."""
+
+
+Execute = Callable[[str, Mapping[str, Any]], Result]
+
+
+class Queries(Protocol):
+    """What `Rows` of a transaction and a `Database` have in common."""
+
+    def run(self, query: str, **values: object) -> int:
+        """Returns the number of rows that ``query`` changed."""
+
+    def all(self, query: str, **values: object) -> list[Any]: ...
+
+    def one(self, query: str, **values: object) -> Any:
+        """The first row, or None."""
+
+
+class Rows:
+    """The rows as one transaction sees and changes them: `Queries`."""
+
+    def __init__(
+        self, execute: Execute, now: float, prepare_removal: Callable[[], None] = lambda: None
+    ) -> None:
+        self._execute = execute
+        self.now = now
+        """Unix time by a clock that all processes share."""
+        self.prepare_removal = prepare_removal
+        """Must be called before rows are removed: frees the disk space that a removal needs at first."""
+
+    def run(self, query: str, **values: object) -> int:
+        return self._execute(query, values).changed
+
+    def all(self, query: str, **values: object) -> list[Any]:
+        return [*self._execute(query, values).rows]
+
+    def one(self, query: str, **values: object) -> Any:
+        return next(iter(self._execute(query, values).rows), None)
+
+
+class Database(ABC):
+    """`Queries`, each statement by itself. Every method raises `DatabaseFailed`.
+
+    Safe to share between threads, not to inherit in a fork.
+    """
+
+    is_shared = True
+    """Other processes may have it open."""
+
+    @abstractmethod
+    def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:
+        """Execute one statement by itself."""
+
+    @abstractmethod
+    def transaction(self, lock: str = "") -> AbstractContextManager[Rows]:
+        """All of the block's changes, or none.
+
+        No other transaction with the same ``lock`` runs meanwhile, in any process.
+        """
+
+    @abstractmethod
+    def now(self) -> float:
+        """Unix time by this process's clock."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def run(self, query: str, **values: object) -> int:
+        return self.execute(query, values, writes=True).changed
+
+    def all(self, query: str, **values: object) -> list[Any]:
+        return [*self.execute(query, values, writes=False).rows]
+
+    def one(self, query: str, **values: object) -> Any:
+        return next(iter(self.execute(query, values, writes=False).rows), None)

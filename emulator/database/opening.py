@@ -1,0 +1,47 @@
+"""Open the database that a setting names, and make its tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from emulator.database import counters, documents, leases
+from emulator.database.database import Database, DatabaseFailed
+from emulator.database.postgres import Postgres
+from emulator.database.sqlite import MEMORY, SQLite
+
+VERSION = "2"
+"""Of the tables. Raise it whenever they change. Version 1 had its tables in two files, or in Redis."""
+_FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+"""What is known of the database itself."""
+
+
+def open_database(place: str, now: Callable[[], float] = time.time) -> Database:
+    """``place``: a file, ``:memory:``, or ``postgresql://...``. Raises `DatabaseFailed`."""
+    database: Database
+    if place.startswith(("postgresql://", "postgres://")):
+        database = Postgres(place, now)
+    else:
+        database = SQLite(place if place == MEMORY else str(Path(place).expanduser()), now)
+    try:
+        _prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def fact(database: Database, name: str, value: str) -> str:
+    """The fact of that name, which is ``value`` from now on if there is none. Raises `DatabaseFailed`."""
+    query = "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO NOTHING"
+    database.run(query, name=name, value=value)
+    return str(database.one("SELECT value FROM facts WHERE name = :name", name=name)[0])
+
+
+def _prepare(database: Database) -> None:
+    with database.transaction("tables") as rows:
+        for statement in (_FACTS, *documents.TABLES, *leases.TABLES, *counters.TABLES):
+            rows.run(statement)
+    if (version := fact(database, "version", VERSION)) != VERSION:
+        raise DatabaseFailed(f"its tables are of version {version}, not {VERSION}")

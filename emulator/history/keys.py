@@ -1,0 +1,92 @@
+"""When two answers are the same answer.
+
+An answer with calls is known by the id of its first call, which nobody can guess. One that follows results is
+known by the id of the last result and its words. Any other is known by the whole conversation up to and
+including it, as the client shows it: model, kinds of tools, and each message without ids and white space,
+which clients rewrite, and without the places where an answer is cut into messages. Two users behind one
+client key may have the same such conversation: then neither is recalled (`log`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from emulator import json_codec
+from emulator.programs.call_history import last_result, parsed_call
+from emulator.protocol import Message
+
+_FILE_LINK = re.compile(r"!?\[[\w ._-]*\]\([^\s()]*/v1/containers/\w+/files/\w+/content\)")
+"""A link to a file of a cell, which the chat front adds to the words of an answer (`CodeAsText.links`)."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Makes the keys of one client's conversations."""
+
+    client: str
+    start: Sequence[str] = ()
+    """What is the same in all requests of a conversation: the model, the kinds of tools."""
+
+    def answers(self, messages: Sequence[Message]) -> Iterator[tuple[int, str, bool]]:
+        """Place and key of each answer, and whether it has no key but the conversation."""
+        digest = hashlib.sha256(json_codec.dumps([self.client, *self.start]))
+        result, role = "", ""
+        for at, message in enumerate(messages):
+            if message.role != "assistant" or role != "assistant":
+                digest.update(f"\n{message.role}\n".encode())
+            digest.update(canonical(message))
+            role = message.role
+            if message.role == "tool":
+                result = message.tool_call_id or ""
+            elif result and message.asks:
+                result = ""
+            elif message.role == "assistant":
+                if message.tool_calls and message.tool_calls[0].id:
+                    yield at, self._key("answer", message.tool_calls[0].id), False
+                elif result:
+                    yield at, self._key("answer", result, _squeezed(message.text)), False
+                else:
+                    yield at, f"answer:{digest.hexdigest()}", True
+
+    def open_program(self, call: str) -> str:
+        """The key of the program that waits for the result of ``call``, and of calls made with it."""
+        return self._key("open", call[:-4])  # as `events.call_id` makes them
+
+    def results(self, messages: Sequence[Message]) -> list[str]:
+        """The keys of the hosted calls that the answer to ``messages`` may have made already.
+
+        There are none if the same request would make other calls: a resumed program makes the same, and so
+        does the user's approval, but a model does not.
+        """
+        last = last_result(messages)
+        ends = [last.tool_call_id] if last.role == "tool" else []
+        decided = [message.tool_call_id for message in messages if message.approval is not None]
+        return [self._key("results", result) for result in dict.fromkeys(decided + ends) if result]
+
+    def _key(self, kind: str, *names: str) -> str:
+        # Call ids are no secret (clients show, log and share conversations): the client is part of the key.
+        text = json_codec.dumps([self.client, *names])
+        return f"{kind}:{hashlib.sha256(text).hexdigest()}"
+
+
+def canonical(message: Message) -> bytes:
+    """The content of a message that clients send back unchanged."""
+    if message.is_output:  # the client's copy has no notes
+        return b""
+    if isinstance(message.content, str) and not (message.tool_calls or message.function_call):
+        return _squeezed(message.content).encode(errors="replace")
+    calls = [parsed_call(call.as_function) for call in message.tool_calls or ()]
+    if message.function_call is not None:
+        calls.append(parsed_call(message.function_call))
+    rest = [part for part in (message.other_parts, calls) if part]
+    dumped = json_codec.dumps(rest, default=repr, option=json_codec.SORTED) if rest else b""
+    return _squeezed(message.text).encode(errors="replace") + dumped
+
+
+def _squeezed(text: str) -> str:
+    if "/v1/containers/" in text:
+        text = _FILE_LINK.sub("", text)
+    return "".join(text.split())

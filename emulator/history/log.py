@@ -1,0 +1,270 @@
+"""The log: recall what the model saw of a history, and append an answer.
+
+* A stored answer never changes. The same answer may be stored again by a repeated request.
+* If two conversations differ only in what their client cannot see, neither is recalled.
+* A store that fails means the history as the client has it. But it is an error if the answer may make hosted
+  calls that it has made already: none is made twice.
+
+Knows nothing of prompts, tools or fronts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from emulator import json_codec
+from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
+from emulator.errors import StoreUnavailable
+from emulator.history.keys import Keys
+from emulator.history.seen import Seen, seen_of
+from emulator.hosted.hosted_tool import IMAGE, HostedResult
+from emulator.programs.saved import SavedProgram
+from emulator.protocol import ChatCompletionRequest, Message
+
+log = structlog.get_logger()
+
+_FORMAT = b"1"
+"""Another number for rows that an older version cannot read, or this one not the older."""
+_TOO_LARGE = "The result of this call was too large to be stored for this request."
+
+
+def history_documents(database: Database, seconds: float) -> Documents[bytes]:
+    """Where answers are stored, for ``seconds``."""
+    return Documents(database, "history", seconds=seconds)
+
+
+@dataclass
+class History:
+    """One request's history; without a store nothing is remembered."""
+
+    store: Documents[bytes] | None = None
+    keys: Keys = field(default_factory=lambda: Keys(""))
+    messages: Sequence[Message] = ()
+    """As the client sent them."""
+    recalled: Sequence[Message] = ()
+    """With the messages that the client lacks; each answer carries what the model saw of it."""
+    results: dict[str, HostedResult] = field(default_factory=dict)
+    """By call id: what hosted calls of this answer returned when the same request came before."""
+
+    def save_result(self, call: str, result: HostedResult) -> None:
+        """Store the result of a hosted call before anything reads it."""
+        keys = self.keys.results(self.messages)
+        if keys:
+            self.results[call] = result
+            known = {
+                key: {"content": one.content, "is_error": one.is_error}
+                for key, one in self.results.items()
+            }
+            self._put({keys[-1]: _sealed(json_codec.dumps(known))})
+
+    def append(self, messages: Sequence[Message], visible: Sequence[Message]) -> None:
+        """Store an answer before its last event.
+
+        ``messages`` are what the model's history has of it, with what the model saw; the last one that is the
+        assistant's is the answer. ``visible`` are what the client's history will have.
+        """
+        if self.store is None:
+            return
+        answer = messages[_last_of_assistant(messages)]
+        *_, (_, key, is_ambiguous) = self.keys.answers([*self.messages, *visible])
+        own = {call.id for message in visible for call in message.tool_calls or ()}
+        value = _dump(messages, own)
+        if len(value) > MAX_VALUE_BYTES:
+            log.warning("results of hosted calls are too large to be stored", bytes=len(value))
+            value = _dump(messages, own, with_results=False)
+        rows: dict[str, bytes] = {}
+        if is_ambiguous:
+            self._put_unless_ambiguous(key, value)
+        elif len(messages) > 1 or seen_of(answer).dump():
+            rows[key] = value
+        sent = [call.id for call in visible[_last_of_assistant(visible)].tool_calls or ()]
+        if sent and (program := seen_of(answer).program) is not None:
+            rows[self.keys.open_program(sent[0])] = _sealed(program.dump())
+        self._put(rows)
+
+    def _put_unless_ambiguous(self, key: str, value: bytes) -> None:
+        """Every such answer is stored, also one with nothing to recall: it may be another user's."""
+        assert self.store is not None
+        if len(value) > MAX_VALUE_BYTES:
+            value = b""
+        try:
+            self.store.change(key, lambda old: value if old in (None, value) else b"")
+        except DatabaseFailed as error:
+            log.warning("not stored for later requests", reason=str(error))
+
+    def _put(self, rows: dict[str, bytes]) -> None:
+        for key, value in [*rows.items()]:
+            if len(value) > MAX_VALUE_BYTES:
+                log.warning("not stored for later requests: too large", bytes=len(value))
+                del rows[key]
+        if self.store is None or not rows:
+            return
+        try:
+            self.store.put(rows)
+        except DatabaseFailed as error:
+            log.warning("not stored for later requests", reason=str(error))
+
+
+def recall(
+    store: Documents[bytes] | None,
+    client: str,
+    chat: ChatCompletionRequest,
+    *,
+    may_repeat_calls: bool = False,
+) -> History:
+    """The history of a request. ``may_repeat_calls``: the answer may make hosted calls.
+
+    Raises `StoreUnavailable` if these may have been made already.
+    """
+    kinds = sorted({str(tool.get("type")) for tool in chat.tools or ()})
+    keys = Keys(client, (chat.model, *kinds))
+    messages = chat.messages
+    if store is None:
+        return History(None, keys, messages, messages)
+    places: dict[str, int] = {}
+    for at, key, _ in keys.answers(messages):
+        places.setdefault(key, at)
+    programs = {
+        keys.open_program(call.id): at
+        for at in _of_last_question(messages)
+        for call in messages[at].tool_calls or ()
+    }
+    results = keys.results(messages)
+    names = [*places, *programs, *results]
+    try:
+        rows = store.get_many(names) if names else {}
+    except DatabaseFailed as error:
+        if may_repeat_calls and results:
+            problem = "The results of hosted calls cannot be read at the moment"
+            raise StoreUnavailable(f"{problem}: {error}") from error
+        log.warning("the history is shown as the client has it", reason=str(error))
+        return History(store, keys, messages, messages)
+    unreadable = {key for key, row in rows.items() if row and _opened(row) is None}
+    if unreadable:
+        log.warning("the history lacks what the model saw", reason="records are damaged")
+    if may_repeat_calls and unreadable & {*results}:
+        raise StoreUnavailable("The results of hosted calls are damaged")
+    values = {key: value for key, row in rows.items() if (value := _opened(row)) is not None}
+    answers = {at: _load(values[key]) for key, at in places.items() if key in values}
+    waiting = {at: SavedProgram.load(values[key]) for key, at in programs.items() if key in values}
+    known = [json_codec.loads(values[key]) for key in results if key in values]
+    returned = {call: HostedResult(**result) for one in known for call, result in one.items()}
+    return History(store, keys, messages, _recalled(messages, answers, waiting), returned)
+
+
+def _of_last_question(messages: Sequence[Message]) -> range:
+    """The places from the last user message that has an answer."""
+    last = len(messages) - 1
+    while last > 0 and messages[last].role != "assistant":
+        last -= 1
+    start = last
+    while start > 0 and not messages[start].asks:
+        start -= 1
+    return range(start, last + 1)
+
+
+def _recalled(
+    messages: Sequence[Message],
+    answers: Mapping[int, Sequence[Message]],
+    waiting: Mapping[int, SavedProgram],
+) -> list[Message]:
+    recalled: list[Message] = []
+    for at, message in enumerate(messages):
+        recalled.append(message)
+        if answer := answers.get(at):
+            _insert(answer, recalled)
+        if (program := waiting.get(at)) is not None:
+            seen = replace(seen_of(recalled[-1]), program=program)
+            recalled[-1] = recalled[-1].model_copy(update={"seen": seen})
+    return recalled
+
+
+def _insert(answer: Sequence[Message], recalled: list[Message]) -> None:
+    """Put a stored answer in the place of what the client has of it, which ends the history so far."""
+    place = _last_of_assistant(answer)
+    ids = {one.tool_call_id for one in answer if one.role == "tool"}
+    start = len(recalled) - 1
+    while start and _is_part(recalled[start - 1], ids):
+        start -= 1
+    if all(one.role == "assistant" for one in recalled[start:-1]):
+        start = (
+            len(recalled) - 1
+        )  # the client has none of it; words before the answer may be another's
+    if len(answer) == 1 or any(one.tool_call_id in ids for one in recalled[:start]):
+        recalled[-1] = recalled[-1].model_copy(update={"seen": answer[place].seen})
+        return
+    shown, recalled[start:] = recalled[start:], []
+    own = {call.id: call for one in shown for call in one.tool_calls or ()}
+    results = {one.tool_call_id: one for one in shown if one.role == "tool"}
+    for at, one in enumerate(answer):
+        if (known := results.get(one.tool_call_id)) and not _same_text(one, known):
+            recalled.append(known)  # the client has edited it
+            continue
+        changes: dict[str, Any] = {}
+        if one.tool_calls:
+            calls = [call if call.function else own.get(call.id) for call in one.tool_calls]
+            changes["tool_calls"] = [call for call in calls if call]
+        if at == place:
+            changes |= {"content": one.content, "seen": one.seen}
+        recalled.append((shown[-1] if at == place else one).model_copy(update=changes))
+
+
+def _is_part(message: Message, results: Collection[str | None]) -> bool:
+    """Return True if a message before an answer's last one belongs to the answer."""
+    if message.role == "tool":
+        return message.tool_call_id in results
+    return message.role == "assistant" or message.is_output
+
+
+def _same_text(stored: Message, shown: Message) -> bool:
+    """Return True if ``shown`` is the stored result: the client may show its images as text."""
+    parts = stored.content if isinstance(stored.content, list) else []
+    texts = (str(part.get("text") or IMAGE) for part in parts)
+    return shown.text in (stored.text, "\n".join(texts))
+
+
+def _last_of_assistant(messages: Sequence[Message]) -> int:
+    return max(at for at, one in enumerate(messages) if one.role == "assistant")
+
+
+def _dump(messages: Sequence[Message], own: set[str], *, with_results: bool = True) -> bytes:
+    """``own`` are the ids of the calls whose names and arguments the client's history has."""
+    dumped = []
+    for message in messages:
+        fields = message.model_dump(exclude_unset=True)
+        if message.role == "tool":
+            fields["is_error"] = message.is_error or not with_results
+            fields["content"] = message.content if with_results else _TOO_LARGE
+        elif calls := fields.get("tool_calls"):
+            fields["tool_calls"] = [{"id": c["id"]} if c["id"] in own else c for c in calls]
+        if len(messages) == 1:  # the client has it
+            fields = {"role": "assistant"}
+        if message.is_output:
+            fields["is_output"] = True
+        if seen := seen_of(message).dump():
+            fields["seen"] = seen
+        dumped.append(fields)
+    return _sealed(json_codec.dumps(dumped))
+
+
+def _load(value: bytes) -> list[Message]:
+    messages = [Message.model_validate(one) for one in json_codec.loads(value)]
+    return [
+        one.model_copy(update={"seen": Seen.load(one.seen)}) if one.seen else one
+        for one in messages
+    ]
+
+
+def _sealed(value: bytes) -> bytes:
+    """A row with a digest: only what this version has written can be opened."""
+    return hashlib.sha256(_FORMAT + value).digest() + value
+
+
+def _opened(row: bytes) -> bytes | None:
+    value = row[hashlib.sha256().digest_size :]
+    return value if row == _sealed(value) else None

@@ -1,0 +1,62 @@
+"""What the model saw of one answer beyond its message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import InstanceOf, TypeAdapter
+
+from emulator.programs.basis import Basis
+from emulator.programs.ended import EndedProgram
+from emulator.programs.saved import SavedProgram
+from emulator.protocol import Message
+
+
+@dataclass(frozen=True)
+class Seen:
+    ended: EndedProgram | None = None
+    """The program that ended before the answer. The model saw its output, not its calls and results."""
+    exchange: Sequence[dict[str, Any]] = ()
+    """Unusable replies before the answer, each followed by the request for a better one."""
+    files: Sequence[str] = ()
+    """The interpreter's files that the prompt listed after the user's message."""
+    dialect: str = "python"
+    """The syntax of calls that the instructions mention."""
+    labels: bool = False
+    """The model has labelled a block in this conversation."""
+    basis: Basis | None = None
+    """Of an answer whose cell waits for results."""
+    program: InstanceOf[SavedProgram] | None = None
+    """The answer's program, if it waits for results."""
+
+    def dump(self) -> dict[str, Any]:
+        """Without the program, which is a row of its own."""
+        stored = replace(self, program=None)
+        return dict(_SEEN.dump_python(stored, exclude_defaults=True, mode="json"))
+
+    @staticmethod
+    def load(fields: Any) -> Seen:
+        return _SEEN.validate_python(fields)
+
+
+_SEEN = TypeAdapter(Seen)
+_NOTHING = Seen()
+
+
+def seen_of(message: Message) -> Seen:
+    return message.seen if isinstance(message.seen, Seen) else _NOTHING
+
+
+def dialect_of(messages: Sequence[Message], current: str) -> str:
+    """The dialect with which this conversation started; ``current`` if it starts now."""
+    for message in messages:
+        if message.role == "assistant":
+            return seen_of(message).dialect
+    return current
+
+
+def uses_label(messages: Sequence[Message]) -> bool:
+    """Return True if the model has labelled a block in this conversation."""
+    return any(seen_of(message).labels for message in messages if message.seen)

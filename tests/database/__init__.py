@@ -1,0 +1,1 @@
+"""The database: documents, leases, counters; SQLite and PostgreSQL."""

@@ -1,0 +1,144 @@
+"""Leases and counters: the same in memory, in a file and in PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from emulator.client_disconnect import ClientDisconnect, current
+from emulator.database import LEASE_SECONDS, DatabaseFailed, Leases, LeaseTaken, open_database
+from emulator.database import leases as leases_module
+from emulator.database.counters import Counters
+from emulator.database.sqlite import SQLite
+from tests.database.conftest import OpenDatabase
+from tests.support.processes import wait_until
+from tests.support.uploads import Clock
+
+
+def test_no_more_hold_a_name_than_may(open_it: OpenDatabase) -> None:
+    processes = [Leases(open_it()) for _ in range(3)]
+    with ThreadPoolExecutor(12) as pool:
+        taken = [*pool.map(lambda n: processes[n % 3].take("a", 4), range(12))]
+    held = [lease for lease in taken if lease is not None]
+    assert len(held) == 4
+    assert all(lease.is_held() for lease in held)
+    assert processes[0].take("b") is not None
+    held[0].release()
+    held[0].release()
+    again = [process.take("a", 4) for process in processes]
+    assert [lease is not None for lease in again] == [True, False, False]
+    for process in processes:
+        process.close()
+    assert not processes[0].is_taken("a")
+
+
+def test_a_lease_that_nobody_renews_is_free_after_its_time(
+    open_it: OpenDatabase, clock: Clock, place: str
+) -> None:
+    dead, alive = Leases(open_it()), Leases(open_it())
+    assert dead.take("a") is not None
+    if place.startswith("postgresql"):
+        open_it().run("UPDATE leases SET until = until - :seconds", seconds=LEASE_SECONDS + 1)
+    else:
+        clock.now += LEASE_SECONDS - 1
+        assert alive.take("a") is None
+        clock.now += 2
+    assert alive.take("a") is not None
+
+
+def test_a_process_renews_what_it_holds_and_is_told_what_it_lost(
+    open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases_module, "_RENEW_SECONDS", 0.02)
+    one, other = Leases(open_it()), Leases(open_it())
+    lease = one.take("a")
+    assert lease is not None
+    first, lost = lease.renewed, threading.Event()
+    lease.on_lost = lost.set
+    wait_until(lambda: lease.renewed > first)
+    other.end("a")
+    assert lost.wait(30)
+    assert not lease.is_held()
+    with other.holding("a"):
+        lease.release()  # no longer its own
+        assert one.take("a") is None
+
+
+def test_waiting_for_a_lease_ends_with_its_release_a_time_or_the_client(
+    open_it: OpenDatabase,
+) -> None:
+    leases = Leases(open_it())
+    with leases.holding("a"):
+        with pytest.raises(LeaseTaken), leases.holding("a", 0.05):
+            pass
+        disconnect = ClientDisconnect()
+        token = current.set(disconnect)
+        threading.Timer(0.05, disconnect.report).start()
+        assert leases.take("a", seconds=300) is None
+        current.reset(token)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(leases.take, "b", 1, 300)
+            assert waiting.result() is not None
+    assert leases.take("a", seconds=300) is not None
+
+
+def test_a_rate_is_exact_over_all_processes(open_it: OpenDatabase) -> None:
+    own = SQLite(":memory:")
+    databases = [open_it(), open_it()]
+    counters = [Counters(database, Leases(database), own) for database in databases]
+    with ThreadPoolExecutor(8) as pool:
+        rates = [*pool.map(lambda n: counters[n % 2].hit("key", 10), range(16))]
+    assert sum(rate.allowed for rate in rates) == 10
+    assert sorted(rate.remaining for rate in rates if rate.allowed) == [*range(10)]
+    assert all(0 < rate.seconds <= 60 for rate in rates)
+    assert counters[0].hit("another", 1).allowed
+
+
+def test_a_rates_window_moves(clock: Clock) -> None:
+    with closing(open_database(":memory:", clock)) as database:
+        counters = Counters(database, Leases(database), database)
+        assert [counters.hit("key", 2).allowed for _ in range(3)] == [True, True, False]
+        clock.now += 61
+        rate = counters.hit("key", 2)
+        assert (rate.allowed, rate.remaining, rate.seconds) == (True, 1, 60)
+
+
+def test_tokens_count_in_a_window_that_the_first_ones_open(
+    open_it: OpenDatabase, clock: Clock
+) -> None:
+    counters = [
+        Counters(database, Leases(database), database) for database in [open_it(), open_it()]
+    ]
+    end = clock.now + 60
+    counters[0].spend("key", 5, 60)
+    clock.now += 10
+    counters[1].spend("key", 7, 60)
+    assert counters[0].spent("key") == (12, end)
+    clock.now += 51
+    assert counters[0].spent("key") == (0, 0.0)
+    counters[0].spend("key", 2, 60)
+    assert counters[1].spent("key") == (2, clock.now + 60)
+
+
+def test_while_the_database_fails_each_process_counts_for_itself(tmp_path: Path) -> None:
+    file = tmp_path / "d.sqlite"
+    with (
+        closing(open_database(str(file))) as database,
+        closing(open_database(":memory:")) as own,
+    ):
+        counters = Counters(database, Leases(database), own)
+        assert counters.hit("key", 1).allowed
+        for table in ("hits", "leases"):
+            database.run(f"DROP TABLE {table}")
+        assert [counters.hit("key", 2).allowed for _ in range(3)] == [True, True, False]
+        release = counters.open("key", 1, 0)
+        assert release is not None
+        assert counters.open("key", 1, 0) is None
+        release()
+        assert counters.open("key", 1, 0) is not None
+        with pytest.raises(DatabaseFailed):
+            Leases(database).take("key")

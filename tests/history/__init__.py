@@ -1,0 +1,1 @@
+"""What the model saw of a conversation: recalled, appended, and when it no longer counts."""

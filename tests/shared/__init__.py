@@ -1,1 +1,0 @@
-"""State that several processes share."""

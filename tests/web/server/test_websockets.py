@@ -1,0 +1,263 @@
+"""Responses over a WebSocket, at a real server: the events of HTTP, one JSON object a message."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simple_websocket
+
+from tests.support.processes import Process, members, proxy, wait_until
+from tests.support.raw_http import connect, read_page, read_until, send
+from tests.support.responses_client import check_events
+from tests.support.responses_tools import GET_WEATHER
+from tests.support.scripted import Reply, ScriptedUpstream
+
+CALL = '```tool_code\nget_weather(location="Oslo")\n```'
+Open = Callable[..., simple_websocket.Client]
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ScriptedUpstream, Process, str]]:
+    log = tmp_path_factory.mktemp("websockets") / "log"
+    options = ("--database", ":memory:", "--max-body-bytes", "100000", "--ping-seconds", "0.5")
+    with ScriptedUpstream() as upstream, proxy(upstream.base_url, log, *options) as (process, url):
+        yield upstream, process, url
+
+
+@pytest.fixture
+def scripted(server: tuple[ScriptedUpstream, Process, str]) -> ScriptedUpstream:
+    server[0].exchanges.clear()
+    server[0].default = None
+    return server[0]
+
+
+@pytest.fixture
+def opened(server: tuple[ScriptedUpstream, Process, str]) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def connected(url: str = server[2], **headers: str) -> simple_websocket.Client:
+            address = f"{url.replace('http', 'ws')}/v1/responses"
+            client = simple_websocket.Client(address, headers=headers)
+            stack.callback(_close, client)
+            return client
+
+        yield connected
+
+
+def _close(client: simple_websocket.Client) -> None:
+    if client.connected:
+        client.close()
+
+
+def ask(client: simple_websocket.Client, **fields: Any) -> list[dict[str, Any]]:
+    """The events of one answer, to its last or an error."""
+    client.send(json.dumps({"type": "response.create", "model": "m", **fields}))
+    events: list[dict[str, Any]] = []
+    while not events or events[-1]["type"] not in (
+        *("response.completed", "response.failed", "response.incomplete", "error"),
+    ):
+        received = client.receive(timeout=10)
+        assert received is not None, events
+        events.append(json.loads(received))
+    return events
+
+
+def test_the_events_are_those_of_http_and_a_connection_answers_many_times(
+    opened: Open, scripted: ScriptedUpstream
+) -> None:
+    scripted.reply(CALL, "Mild.")
+    client = opened()
+    events = ask(client, input="Oslo?", tools=[GET_WEATHER], store=False)
+    first = check_events(events)
+    [call] = first["output"]
+    assert call["name"] == "get_weather"
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "4"}
+    # A response that is not stored can be continued on its own connection.
+    events = ask(
+        client, input=[result], tools=[GET_WEATHER], store=False, previous_response_id=first["id"]
+    )
+    second = check_events(events)
+    assert second["output"][0]["content"][0]["text"] == "Mild."
+    said = scripted.requests[1]["messages"]
+    assert "Oslo?" in str(said) and "4" in said[-1]["content"]
+
+
+def test_a_stored_response_is_continued_anywhere(
+    opened: Open, scripted: ScriptedUpstream, server: tuple[ScriptedUpstream, Process, str]
+) -> None:
+    scripted.reply("I am Ada.", "Ada.", "Ada again.")
+    first = check_events(ask(opened(), input="Who are you?"))
+    second = check_events(ask(opened(), input="Again?", previous_response_id=first["id"]))
+    body = {"model": "m", "input": "And?", "previous_response_id": second["id"]}
+    assert send(f"{server[2]}/v1/responses", body)[0] == 200
+    assert [m["content"] for m in scripted.requests[2]["messages"]] == [
+        *("Who are you?", "I am Ada.", "Again?", "Ada.", "And?")
+    ]
+
+
+def test_a_conversation_is_prepared_without_an_answer(
+    opened: Open, scripted: ScriptedUpstream
+) -> None:
+    scripted.reply("Yes.")
+    client = opened()
+    prepared = ask(client, input="Hello.", generate=False)
+    assert [event["type"] for event in prepared] == ["response.created", "response.completed"]
+    assert scripted.requests == []
+    key = prepared[-1]["response"]["id"]
+    check_events(ask(client, input="There?", previous_response_id=key))
+    assert [m["content"] for m in scripted.requests[0]["messages"]] == ["Hello.", "There?"]
+
+
+def test_stored_and_unstored_responses_continue_each_other(
+    opened: Open, scripted: ScriptedUpstream
+) -> None:
+    scripted.reply("1.", "2.", "3.", "4.", "5.")
+    client = opened()
+    key = None
+    for n, store in enumerate((True, False, False, True, False)):
+        events = ask(client, input=f"{n}?", store=store, previous_response_id=key)
+        key = check_events(events)["id"]
+    said = [m["content"] for m in scripted.requests[-1]["messages"]]
+    assert said == ["0?", "1.", "1?", "2.", "2?", "3.", "3?", "4.", "4?"]
+
+
+WRONG: dict[str, tuple[Any, int, str]] = {
+    "no JSON": ("{", 400, "not valid JSON"),
+    "no object": ("[1]", 400, "must be a JSON object"),
+    "another type": ('{"type": "response.cancel"}', 400, "response.create"),
+    "no model": ('{"type": "response.create", "input": "Hi"}', 400, "model"),
+    "another's response": (
+        '{"type": "response.create", "model": "m", "input": "x", "previous_response_id": "resp_x"}',
+        *(400, "resp_x"),
+    ),
+    "a wrong tool": (
+        '{"type": "response.create", "model": "m", "input": "x", "tools": [{}]}',
+        400,
+        "tools",
+    ),
+}
+
+
+def test_what_is_wrong_is_an_error_and_the_connection_goes_on(
+    opened: Open, scripted: ScriptedUpstream
+) -> None:
+    client = opened()
+    for message, status, words in WRONG.values():
+        client.send(message)
+        event = json.loads(client.receive(timeout=10))
+        assert (event["type"], event["status"]) == ("error", status)
+        assert words in event["error"]["message"]
+    scripted.reply(Reply(status=400), "Fine.")
+    assert ask(client, input="Hi")[-1]["status"] == 400
+    assert check_events(ask(client, input="Hi"))["output"]
+
+
+def test_a_silent_upstream_is_pinged_with_events(opened: Open, scripted: ScriptedUpstream) -> None:
+    scripted.reply(Reply("Hello there.", chunks=6, delay=1.5))
+    kinds = [event["type"] for event in ask(opened(), input="Hi")]
+    assert kinds.count("response.in_progress") > 1
+    assert kinds[-1] == "response.completed"
+
+
+@pytest.mark.parametrize("leaves", ["by the protocol", "without a word"])
+def test_a_closed_connection_ends_its_work_within_a_second(
+    opened: Open,
+    scripted: ScriptedUpstream,
+    server: tuple[ScriptedUpstream, Process, str],
+    leaves: str,
+) -> None:
+    scripted.reply(Reply(chunks=["word ", "x"], fault="silent", after=1))
+    client = opened()
+    client.send(json.dumps({"type": "response.create", "model": "m", "input": "Hi"}))
+    while "word" not in str(client.receive(timeout=10)):
+        pass
+    if leaves == "by the protocol":
+        client.close()
+    else:
+        client.sock.shutdown(socket.SHUT_RDWR)
+    assert scripted.exchanges[-1].ended.wait(2)
+    wait_until(lambda: "emulator_open_requests 0.0" in read_page(f"{server[2]}/metrics"))
+
+
+def test_a_message_that_is_too_big_and_a_flood_close_the_connection(
+    opened: Open, scripted: ScriptedUpstream
+) -> None:
+    client = opened()
+    client.send("x" * 200_000)
+    with pytest.raises(simple_websocket.ConnectionClosed):
+        client.receive(timeout=10)
+    assert client.close_reason == 1009
+    scripted.default = Reply(chunks=["word ", "x"], fault="silent", after=1)
+    client = opened()
+    with pytest.raises((simple_websocket.ConnectionClosed, OSError)):
+        while True:
+            client.send(json.dumps({"type": "response.create", "model": "m", "input": "Hi"}))
+            client.receive(timeout=0)
+
+
+def test_keys_limits_and_pages_of_others_are_checked_as_over_http(
+    upstream: ScriptedUpstream, opened: Open, tmp_path: Path
+) -> None:
+    upstream.reply("One.", "Two.")
+    options = (
+        "--database",
+        ":memory:",
+        "--client-keys",
+        "ann",
+        "--client-requests-per-minute",
+        "3",
+    )
+    options += ("--client-open-requests", "1")
+    with proxy(upstream.base_url, tmp_path / "log", *options) as (process, url):
+        status, _, _ = send(f"{url}/v1/models")
+        assert status == 401
+        client = opened(url, authorization="Bearer ann")
+        assert ask(client, input="Hi")[-1]["type"] == "response.completed"
+        assert ask(client, input="Hi")[-1]["type"] == "response.completed"
+        refused = ask(client, input="Hi")[-1]
+        assert (refused["type"], refused["status"]) == ("error", 429)
+        client.close()
+        assert "request failed" not in process.output
+
+
+def handshake(url: str, awaited: bytes, *lines: str) -> None:
+    """Send a handshake with these fields; client libraries make none that is wrong."""
+    fields = ("Host: localhost", "Connection: Upgrade", "Upgrade: websocket", *lines)
+    head = "\r\n".join(["GET /v1/responses HTTP/1.1", *fields, "", ""])
+    with connect(url, head.encode()) as connection:
+        assert awaited in read_until(connection, awaited)
+
+
+def test_a_handshake_that_is_none_and_a_page_of_another_origin_are_refused(
+    server: tuple[ScriptedUpstream, Process, str],
+) -> None:
+    version, key = "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    handshake(server[2], b"handshake is not valid", version)
+    handshake(server[2], b"origin_not_allowed", version, key, "Origin: https://x.example")
+    handshake(server[2], b" 101 ", version, key)
+    assert send(f"{server[2]}/v1/responses")[0] == 405
+
+
+def test_a_connection_has_two_threads(
+    opened: Open, scripted: ScriptedUpstream, server: tuple[ScriptedUpstream, Process, str]
+) -> None:
+    def threads() -> int:
+        return sum(len([*Path(f"/proc/{pid}/task").iterdir()]) for pid in members(server[1].group))
+
+    scripted.default = "Hi."
+    warm = [opened() for _ in range(5)]
+    for client in warm:
+        ask(client, input="Hi")
+    before = threads()
+    more = [opened() for _ in range(5)]
+    for client in more:
+        ask(client, input="Hi")
+    assert threads() - before <= 2 * len(more)
