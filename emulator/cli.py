@@ -6,7 +6,6 @@ tool-emulator mcp
 tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator fit [--model MODEL] [--minutes N] [--write]
-tool-emulator chat [QUESTION] [--tools FILE] [--mcp SERVER]
 tool-emulator run AGENT [-- ARGS]
 tool-emulator keys new NAME
 tool-emulator --version
@@ -34,7 +33,6 @@ USAGE = """\
 {program} upstream [--ask] [settings] show the upstream and what chose it; --ask: which server answers
 {program} explain TOOLS.json          show what a model sees, and how a reply is read; see explain --help
 {program} fit [settings]              measure which way of calling tools suits a model; see fit --help
-{program} chat [QUESTION]             talk to a model that may use your tools; see chat --help
 {program} run AGENT [-- ARGS]         start codex, claude, opencode, qwen, pi or cline; see run --help
 {program} keys new NAME               make a client key and its table for client_keys_file
 {program} --version, --help, --help-all
@@ -202,14 +200,8 @@ def _fit(arguments: Sequence[str]) -> int:
     return fit(_program(), arguments)
 
 
-def _chat(arguments: Sequence[str]) -> int:
-    try:
-        from emulator.terminal.command import main as chat
-    except ImportError as error:
-        if error.name != "rich":
-            raise
-        _exit_with("chat needs a package: pip install rich", code=1)
-    return chat(_program(), arguments)
+def _chat(_arguments: Sequence[str]) -> int:
+    _exit_with("chat is an example now: python examples/chat.py, in a checkout of the project")
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -10,7 +10,8 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 
@@ -70,6 +71,22 @@ _COUNTED = (
 )
 
 
+class _LossyStream:
+    """A text stream that drops what it cannot write: a closed pipe or a full disk fails no request."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):  # ValueError: it is closed
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
 def show(message: str) -> None:
     """Print a message for people to stderr; if that is no terminal, log it as one line."""
     if sys.stderr.isatty():
@@ -85,9 +102,10 @@ def configure(
 
     ``hide`` returns a line without the secrets of the settings.
     """
-    stream = to or sys.stderr
+    written = to or sys.stderr
+    stream = cast("TextIO", _LossyStream(written))
     renderer: structlog.types.Processor = (
-        TerminalRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+        TerminalRenderer() if written.isatty() else structlog.processors.JSONRenderer()
     )
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,

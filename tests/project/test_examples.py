@@ -161,7 +161,11 @@ def test_the_readme_tells_of_every_script(script: str) -> None:
 def test_an_example_without_a_proxy_says_so_in_one_line(tmp_path: Path, script: str) -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
     ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *([] if script == "cookbook.py" else [url])],
+        [
+            sys.executable,
+            str(EXAMPLES / script),
+            *([] if script == "cookbook.py" else [url]),
+        ],
         cwd=tmp_path,
         env={**os.environ, "PROXY_URL": url},
         capture_output=True,
@@ -269,6 +273,51 @@ def test_a_conversation_keeps_its_variables(run: Run, upstream: ScriptedUpstream
     upstream.reply(block("kept = 42"), "Kept.", block("print(kept)"), "42.")
     run("gaia.py", ["Keep 42", "What did you keep?", "exit"])
     assert "```text\n42\n```" in told(upstream)
+
+
+# 3. A conversation at the terminal
+
+FUNCTIONS = """
+def price(item: str) -> str:
+    "The price of an item."
+    return "1.10 \\x1b[2J" if item == "pear" else _secret()
+
+def _secret():
+    raise ValueError("there is no such item")
+"""
+
+
+def test_a_chat_runs_the_functions_of_a_file_if_the_user_agrees(
+    run: Run, upstream: ScriptedUpstream, folder: Path
+) -> None:
+    """Neither a model's nor a function's control characters reach the terminal."""
+    (folder / "shop.py").write_text(FUNCTIONS)
+    upstream.reply(block("price(item='pear')"), "It costs\x1b[8m 1.10.")
+    upstream.reply(block("price(item='moon')"), "There is none.")
+    upstream.reply(block("price(item='pear')"), "As you like.")
+    upstream.reply(Reply(status=400), "Hello.")
+    inputs = [
+        "A pear?",
+        "y",
+        "The moon?",
+        "y",
+        "A pear again?",
+        "",
+        "Are you there?",
+        "Hello?",
+        "exit",
+    ]
+    shown = run("chat.py shop.py", inputs)
+    assert "Functions: price\n" in shown
+    assert "price({'item': 'pear'})  Run it? [y/N]" in shown
+    assert "  -> '1.10 \\x1b[2J'" in shown
+    assert "It costs\\x1b[8m 1.10." in shown
+    assert "\x1b[2J" not in shown
+    results = [str(request["messages"][-1]["content"]) for request in upstream.requests]
+    assert "there is no such item" in results[3]
+    assert "the user declined this call" in results[5]
+    assert "error: " in shown.partition("Are you there?")[2]
+    assert shown.rstrip().endswith("Hello.\n> exit")
 
 
 BOOT = """import os, runpy, discord.gateway, discord.http, yarl

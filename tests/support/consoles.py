@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROMPT = r"(?:exit: |\[y/N/edit\] |Why not\? |with a dot:\r\n)$"
+PROMPT = r"(?:exit: |\n> |\[y/N\] |\[y/N/edit\] |Why not\? |with a dot:\r\n)$"
 SECONDS = 60
 
 

@@ -1,1 +1,1 @@
-"""`tool-emulator chat`."""
+"""`tool-emulator run`."""

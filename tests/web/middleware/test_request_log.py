@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import openai
 import pytest
+import structlog
 
 from emulator import logs
 from emulator.client_keys import entry
@@ -237,3 +240,21 @@ def test_what_is_passed_on_has_its_upstream_and_tokens_and_no_counts_of_answers(
         "tokens_in": 1,
         "tokens_out": 0,
     }
+
+
+@pytest.mark.parametrize("fault", ["a closed pipe", "a full disk"])
+def test_a_log_that_cannot_be_written_stops_nothing(fault: str) -> None:
+    """The thread that logs goes on: one that renews leases, for instance."""
+    stream: Any = io.StringIO() if fault == "a closed pipe" else FullDisk()
+    logs.configure("info", stream)
+    stream.close()
+    try:
+        structlog.get_logger().warning("a lease was lost")
+        logging.getLogger("library").warning("odd")
+    finally:
+        logs.configure("warning")
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
