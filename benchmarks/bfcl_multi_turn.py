@@ -439,7 +439,7 @@ PAGE = """\
 For each user message of the {cases} base cases (bfcl-eval {version}) the model writes the calls of the ground
 truth as one program, in five styles; the client runs the calls of each message in order, in random order, or
 reversed. The table shows how many cases end in the right state and, for calls run in order, the model turns,
-client requests, and messages with several calls (`make bench-multi-turn`):
+client requests, and messages with several calls (`make bench-bfcl-multi-turn`):
 
 {table}
 

@@ -30,7 +30,7 @@ STYLES = {"keywords": "statements", "variables + loop": "loop", "list": "list"}
 
 PAGE = """\
 BFCL's cases with parallel calls: how many send all calls in the first message, written as statements / as a
-loop / as a list (`make bench-multi-turn`):
+loop / as a list (`make bench-bfcl-multi-turn`):
 
 {table}
 

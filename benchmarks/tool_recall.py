@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "## Tools found by words\n\n"
         f"Recall of the functions that {len(cases):,} cases of bfcl-eval {version('bfcl-eval')} call, in a"
         f" pool of {options.pool} of its functions: {figures} best matches for the request"
-        f" (`make bench-tools`). {unrelated} functions share no word with their request"
+        f" (`make bench-tool-recall`). {unrelated} functions share no word with their request"
         f" ({missed['foreign']} requests are in another script), so no ranking of words exceeds"
         f" {1 - unrelated / total:.3f}; {missed['ranked']} rank lower.\n",
     )

@@ -4,7 +4,7 @@ The engine keeps its data in a temporary folder, and runs in its own mount and n
 cannot change this machine's. Its one image is this machine's Debian or Ubuntu with the packages that kernels
 need of the extra `interpreter` (tests/image/debian_images.py).
 
-Needs root, and what `make docker-packages` installs. Without these it prints the reason and runs nothing.
+Needs root, and what `make env-docker-engine` installs. Without these it prints the reason and runs nothing.
 """
 
 import contextlib

@@ -11,7 +11,6 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -20,8 +19,7 @@ from sandbox.fences import docker
 from sandbox.kernel import gateway
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "pyproject.toml").read_text()
-PROJECT: dict[str, Any] = tomllib.loads(TEXT)
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 PINNED = re.compile(r"^([a-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 # Modules without a requirement: ours, those for type checkers, those that a requirement hands out in its API.
@@ -35,6 +33,9 @@ NOT_REQUIRED |= {
     "zmq",
 }
 GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+ENVIRONMENTS: dict[str, dict[str, Any]] = tomllib.loads(
+    (ROOT / "scripts" / "environments.toml").read_text()
+)
 
 
 def test_requirements_txt_is_the_packages_own_list() -> None:
@@ -51,11 +52,15 @@ def test_the_list_of_the_kernels_image_is_the_extras_own() -> None:
     assert any(line.startswith("pytz") for line in lines), "pandas 3 no longer brings it"
 
 
-@pytest.mark.parametrize("name", [*EXTRAS, *GROUPS])
-def test_each_list_stands_as_the_makefile_looks_for_it(name: str) -> None:
-    """Its stamps change with the lines between the list's name and its closing bracket."""
-    found = re.findall(rf"^{name} = \[\n((?:    \"[^\"]+\",\n)+)\]$", TEXT, re.MULTILINE)
-    assert [re.findall(r'"(.*)"', lines) for lines in found] == [{**EXTRAS, **GROUPS}[name]]
+def test_every_environment_is_made_of_lists_and_files_that_exist() -> None:
+    for name, entry in ENVIRONMENTS.items():
+        assert set(entry.get("lists", [])) <= {*EXTRAS, *GROUPS}, name
+        files = [word for word in entry.get("arguments", []) if word.endswith(".txt")]
+        assert all((ROOT / file).is_file() for file in files + entry.get("inputs", [])), name
+
+
+def test_every_environment_is_needed_by_a_target_and_none_is_missing() -> None:
+    assert set(re.findall(r"env-([a-z-]+)", (ROOT / "Makefile").read_text())) == set(ENVIRONMENTS)
 
 
 def test_a_package_in_two_lists_has_the_same_version_in_both() -> None:
