@@ -1,9 +1,9 @@
 """Make the environments that targets of the Makefile need: `python3 scripts/environments.py NAME ...`
 
 environments.toml says what they are made of. What is there is left alone: a file in the environment says what
-was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which then installs
-instead of pip in half of the time, but does not know pip's settings. Needs Python 3.11 and no packages: it makes
-the first environment.
+was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which then installs in
+half of the time, but does not know pip's settings. Needs Python 3.11 and no packages: it makes the first
+environment.
 """
 
 from __future__ import annotations
