@@ -1,8 +1,8 @@
 """Make the environments that targets of the Makefile need: `python3 scripts/environments.py NAME ...`
 
 environments.toml says what they are made of. What is there is left alone: a file in each says what
-was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which installs in half
-of the time of pip, but does not know its settings. Needs Python 3.11 and no packages: it makes the first
+was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which installs in
+half of the time of pip, but does not know its settings. Needs Python 3.11 and no packages: it makes the first
 environment.
 """
 
