@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -70,6 +71,9 @@ from sandbox.programs.server import ProgramServer
 
 log = structlog.get_logger()
 
+chosen_profile: ContextVar[str] = ContextVar("chosen_profile", default="")
+"""The name of the profile for the current request, instead of the one that the model's name chooses."""
+
 _MAX_QUESTION = 1000
 """Characters of a question that are read for the inspector's list."""
 _SHOWN_QUESTION = 100
@@ -97,8 +101,6 @@ class Pipeline:
     habits: ModelHabits = field(default_factory=ModelHabits)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     probe: ToolProbe = field(default_factory=ToolProbe)
-    profile: str = ""
-    """A profile for all requests, instead of the one that the model's name chooses."""
 
     def read(
         self,
@@ -125,7 +127,8 @@ class Pipeline:
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         if self.store is None and chat.shows_programs:
             chat = chat.model_copy(update={"shows_programs": False})
-        route = route.with_profile(self.profile) if self.profile else route
+        if profile := chosen_profile.get():
+            route = route.with_profile(profile)
         chat, history, hosted, deferred = self._with_hosted_tools(chat, client, route)
         request = read_request(
             chat,

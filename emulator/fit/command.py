@@ -166,7 +166,7 @@ class _Run:
                         return
                     try:
                         pipeline = pipelines[way.name]
-                        self.outcomes.add(play(pipeline, way.name, task, fields, first=not known))
+                        self.outcomes.add(play(pipeline, way, task, fields, first=not known))
                     except WayRefused as error:
                         self.refused[way.name] = f"refused by the server: {error}"
                     latest = [*self.outcomes.known.values()][-max(_FAILURES, len(possible)) :]

@@ -10,7 +10,7 @@ from typing import Any
 
 from emulator import json_codec, traces
 from emulator.answering.draft_block import LABEL
-from emulator.answering.pipeline import Pipeline
+from emulator.answering.pipeline import Pipeline, chosen_profile
 from emulator.chat.chunks import collect
 from emulator.chat.front import complete
 from emulator.database import open_database
@@ -65,14 +65,13 @@ def open_pipelines(
                 upstreams=upstreams,
                 programs=programs,
                 store=store if settings.programs == "on" else None,
-                profile=way.row().name,
             )
             for way in ways
         }
 
 
 def play(
-    pipeline: Pipeline, way: str, task: Task, fields: Mapping[str, Any], *, first: bool
+    pipeline: Pipeline, way: Way, task: Task, fields: Mapping[str, Any], *, first: bool
 ) -> TaskOutcome:
     """Ask for the task until the model has made its calls or answers in words.
 
@@ -80,7 +79,7 @@ def play(
     if the server refuses the ``first`` task in this way.
     """
     trace = Trace("fit", "", "", records_wire=False)
-    token = traces.current.set(trace)
+    token, profile = traces.current.set(trace), chosen_profile.set(way.row().name)
     calls: list[Call] = []
     has_words, is_cut_off, is_upstreams_fault, problem = False, False, False, ""
     began = time.monotonic()
@@ -100,12 +99,13 @@ def play(
         problem = error.message
     finally:
         traces.current.reset(token)
+        chosen_profile.reset(profile)
     verdict = task.judge(calls)
     answered = not problem and (has_words or bool(calls))
     if is_cut_off and not (verdict.arguments and answered):
         problem = f"cut off at {fields['max_tokens']} tokens (--max-tokens)"
     return TaskOutcome(
-        way=way,
+        way=way.name,
         task=task.id,
         function=verdict.function and answered,
         arguments=verdict.arguments and answered,

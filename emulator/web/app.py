@@ -15,6 +15,7 @@ from emulator.settings import Settings
 from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
+from emulator.web.inspector.fronts import Conversed
 from emulator.web.inspector.playground import Playground
 from emulator.web.inspector.playground_pages import add_playground
 from emulator.web.inspector.rendering import Pages
@@ -132,8 +133,8 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
     recognize = recognizer(settings, services.client_keys, services.now)
     access = Access(settings, recognize, stores.database)
     inspector = make_inspector(access, pages, requests.reader, check_limits)
-    playground = Playground(services.pipeline, services.responses, requests.traces)
-    add_playground(inspector, pages, playground, settings, requests.reader)
+    playground = Playground(Conversed(services.conversations, services.threads))
+    add_playground(inspector, pages, playground, services.pipeline, settings, requests.reader)
     add_containers(inspector, pages, services.interpreter, services.approvals, requests.reader)
     add_status(
         inspector,

@@ -1,7 +1,4 @@
-"""How the playground uses each API: send a request, show the answer, add the results of its calls.
-
-Each API uses the pipeline of the `ResponseFront` that it gets; only ``/v1/responses`` uses the rest of it.
-"""
+"""How the playground uses each API: make a request whole, show the answer, add the results of its calls."""
 
 from __future__ import annotations
 
@@ -9,17 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.anthropic import front as anthropic
-from emulator.anthropic.message import collect as collect_message
 from emulator.anthropic.request import MessagesRequest
-from emulator.anthropic.threads import Threads, open_threads
-from emulator.chat.chunks import collect as collect_chunks
-from emulator.chat.front import complete
+from emulator.anthropic.threads import Threads
 from emulator.errors import BadRequest
 from emulator.json_codec import dumps
-from emulator.protocol import parse_body, parse_chat
-from emulator.responses.front import ResponseFront, last
-from emulator.responses.request import parse_request
+from emulator.protocol import parse_body
+from emulator.responses.conversations import Conversations
 
 Json = dict[str, Any]
 Results = Mapping[str, str]
@@ -47,11 +39,20 @@ class AnswerView:
     """The id under which the request was recorded."""
 
 
-def _ask_chat(front: ResponseFront, body: Json, client: str) -> AnswerView:
-    chat = parse_chat(dumps({**body, "stream": False}))
-    chunks = complete(front.pipeline, front.pipeline.read(chat, client))
-    next(chunks)
-    message: Json = collect_chunks(chunks)["choices"][0]["message"]
+@dataclass(frozen=True)
+class Conversed:
+    """Where conversations are that a request may only name."""
+
+    conversations: Conversations
+    threads: Threads
+
+
+def _whole_chat(_conversed: Conversed, body: Json, _client: str) -> Json:
+    return body
+
+
+def _view_chat(body: Json, answer: Json) -> AnswerView:
+    message: Json = answer["choices"][0]["message"]
     calls = tuple(
         PlaygroundCall(call["id"], of["name"], str(of.get("arguments", of.get("input", ""))))
         for call in message.get("tool_calls") or ()
@@ -69,16 +70,18 @@ def _add_chat_results(body: Json, results: Results) -> Json:
     return {**body, "messages": [*_list(body, "messages"), *messages]} if messages else body
 
 
-def _ask_response(front: ResponseFront, body: Json, client: str) -> AnswerView:
+def _whole_response(conversed: Conversed, body: Json, client: str) -> Json:
     text = body.get("input")
     items = [{"role": "user", "content": text}] if isinstance(text, str) else _list(body, "input")
-    request = {**body, "input": items, "stream": False, "store": False, "background": False}
+    request = {**body, "input": items, "store": False, "background": False}
     if conversation := request.pop("conversation", None):
         key = conversation.get("id") if isinstance(conversation, dict) else conversation
-        request["input"] = [*front.conversations.get(client, str(key)).items, *items]
-    answer = front.answer(client, *parse_request(dumps(request)))
-    next(answer.events)
-    output: list[Json] = last(answer.events)["response"]["output"]
+        request["input"] = [*conversed.conversations.get(client, str(key)).items, *items]
+    return request
+
+
+def _view_response(body: Json, answer: Json) -> AnswerView:
+    output: list[Json] = answer["output"]
     calls = tuple(
         PlaygroundCall(
             item["call_id"], item["name"], str(item.get("arguments", item.get("input", "")))
@@ -87,14 +90,9 @@ def _ask_response(front: ResponseFront, body: Json, client: str) -> AnswerView:
         if item["type"] in _CALL_OUTPUTS
     )
     texts = _texts(output, "message", "content")
-    return AnswerView(
-        "\n".join(texts),
-        "\n".join(
-            [*_texts(output, "reasoning", "summary"), *_texts(output, "reasoning", "content")]
-        ),
-        calls,
-        {**request, "input": [*request["input"], *output]},
-    )
+    reasoning = [*_texts(output, "reasoning", "summary"), *_texts(output, "reasoning", "content")]
+    after = {**body, "input": [*body["input"], *output]}
+    return AnswerView("\n".join(texts), "\n".join(reasoning), calls, after)
 
 
 _CALL_OUTPUTS = {
@@ -137,28 +135,28 @@ def _texts(output: list[Json], kind: str, field: str) -> list[str]:
     ]
 
 
-def _ask_message(front: ResponseFront, body: Json, client: str) -> AnswerView:
-    request = parse_body(dumps({**body, "stream": False}), MessagesRequest)
+def _whole_message(conversed: Conversed, body: Json, client: str) -> Json:
+    if body.get("thread") is None:
+        return body
+    request = parse_body(dumps(body), MessagesRequest)
+    joined = conversed.threads.joined(client, request)
     # The playground has the whole conversation, and leaves the client's thread as it is.
-    joined = open_threads(front.stored.database).joined(client, request)
-    joined = joined.model_copy(update={"thread": None})
-    body = joined.model_dump(exclude_none=True)
-    answer = anthropic.answer(front.pipeline, Threads(), joined, client)
-    next(answer.events)
-    content: list[Json] = collect_message(answer.events)["content"]
+    return joined.model_copy(update={"thread": None}).model_dump(exclude_none=True)
+
+
+def _view_message(body: Json, answer: Json) -> AnswerView:
+    content: list[Json] = answer["content"]
     calls = tuple(
         PlaygroundCall(block["id"], block["name"], dumps(block["input"]).decode())
         for block in content
         if block["type"] == "tool_use"
     )
+    after = [*body.get("messages", ()), {"role": "assistant", "content": content}]
     return AnswerView(
         "\n".join(block["text"] for block in content if block["type"] == "text"),
         "\n".join(block["thinking"] for block in content if block["type"] == "thinking"),
         calls,
-        {
-            **body,
-            "messages": [*body.get("messages", ()), {"role": "assistant", "content": content}],
-        },
+        {**body, "messages": after},
     )
 
 
@@ -174,16 +172,18 @@ def _add_message_results(body: Json, results: Results) -> Json:
 
 @dataclass(frozen=True)
 class _Front:
-    ask: Callable[[ResponseFront, Json, str], AnswerView]
-    """Raises `EmulatorError`."""
+    whole: Callable[[Conversed, Json, str], Json]
+    """Returns a client's request with the conversation that it names. Raises `EmulatorError`."""
+    view: Callable[[Json, Json], AnswerView]
+    """Shows the answer to a request."""
     add_results: Callable[[Json, Results], Json]
     """Returns the request with the results of its calls. Raises `BadRequest`."""
 
 
 PATHS: Mapping[str, _Front] = {
-    "/v1/chat/completions": _Front(_ask_chat, _add_chat_results),
-    "/v1/responses": _Front(_ask_response, _add_response_results),
-    "/v1/messages": _Front(_ask_message, _add_message_results),
+    "/v1/chat/completions": _Front(_whole_chat, _view_chat, _add_chat_results),
+    "/v1/responses": _Front(_whole_response, _view_response, _add_response_results),
+    "/v1/messages": _Front(_whole_message, _view_message, _add_message_results),
 }
 
 

@@ -1,4 +1,4 @@
-"""Send a request from a page through the same pipeline as any other request, and record it.
+"""Send a request from a page to the route of its API, and show the answer.
 
 Requests of all three APIs can be sent, and their calls answered by hand. Nothing is streamed, stored, added
 to a conversation or made in the background.
@@ -6,47 +6,47 @@ to a conversation or made in the background.
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from emulator import traces
-from emulator.answering.pipeline import Pipeline
+from werkzeug.test import run_wsgi_app
+
+from emulator.answering.pipeline import chosen_profile
 from emulator.errors import EmulatorError
-from emulator.events import new_id
-from emulator.json_codec import dumps
-from emulator.responses.front import ResponseFront
-from emulator.traces import Traces
-from emulator.web.inspector.fronts import PATHS, AnswerView, Json
+from emulator.json_codec import dumps, loads
+from emulator.web.inspector.fronts import PATHS, AnswerView, Conversed, Json
+from emulator.web.middleware.inner_post import CLIENT, environ_of_post, inner_application
 
 
 @dataclass(frozen=True)
 class Playground:
-    pipeline: Pipeline
-    responses: ResponseFront
-    requests: Traces
+    conversed: Conversed
 
     def send(self, path: str, body: Json, client: str, profile: str = "") -> AnswerView:
         """Send a request to ``path``, one of `PATHS`. An error is part of the answer: nothing is raised.
 
         ``profile``, if given, is used instead of the one that the model's name selects.
         """
-        request_id = new_id("req_")
-        sent = dumps({**body, "stream": False})
-        trace = self.requests.begin(request_id, "POST", path, str(client), sent, path)
-        token = traces.current.set(trace)
-        failure: EmulatorError | None = None
-        pipeline = replace(self.pipeline, profile=profile) if profile else self.pipeline
+        front = PATHS[path]
         try:
-            answer = PATHS[path].ask(replace(self.responses, pipeline=pipeline), body, client)
+            sent = {**front.whole(self.conversed, body, client), "stream": False}
         except EmulatorError as error:
-            field = f"{error.param}: " if error.param else ""
-            failure, answer = error, AnswerView(error=field + error.message)
-        finally:
-            traces.current.reset(token)
-        if trace is not None:
-            trace.status = 200 if failure is None else failure.status
-            if failure is None:
-                trace.record_response(dumps({"text": answer.text, "calls": answer.calls}))
-            else:
-                trace.set_error(failure.message, failure.code)
-            self.requests.finish(trace)
-        return replace(answer, request_id=request_id)
+            return AnswerView(error=_described(error.message, error.param))
+        environ = environ_of_post(dumps(sent), path) | {CLIENT: client}
+        context = copy_context()
+        context.run(chosen_profile.set, profile)
+        post = partial(run_wsgi_app, inner_application(), environ, buffered=True)
+        pieces, status, headers = context.run(post)
+        answer: Any = loads(b"".join(pieces))
+        if not status.startswith("200"):
+            problem = answer["error"]
+            view = AnswerView(error=_described(problem["message"], problem.get("param")))
+        else:
+            view = front.view(sent, answer)
+        return replace(view, request_id=headers["x-request-id"])
+
+
+def _described(message: str, param: str | None) -> str:
+    return f"{param}: {message}" if param else message

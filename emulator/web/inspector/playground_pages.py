@@ -65,10 +65,10 @@ def add_playground(
     inspector: Blueprint,
     pages: Pages,
     playground: Playground,
+    pipeline: Pipeline,
     settings: Settings,
     recorded: TraceReader,
 ) -> None:
-    pipeline = playground.pipeline
     profiles = ("", *BUILT_IN_PROFILES, *(row.name for row in settings.profiles))
 
     @inspector.get("/inspector/playground")

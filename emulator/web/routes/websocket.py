@@ -13,10 +13,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, current_app, g, request
+from flask import Response, g, request
 from simple_websocket import ConnectionClosed, Server
 from wsproto.utilities import RemoteProtocolError
 
@@ -27,6 +26,7 @@ from emulator.events import new_id
 from emulator.protocol import read_object
 from emulator.responses.items import Json, normalize
 from emulator.upstream.sse import SSEDecoder
+from emulator.web.middleware.inner_post import environ_of_post, inner_application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -168,10 +168,8 @@ class _Conversation:
         disconnect = ClientDisconnect()  # a stream that is closed reports one
         context.run(client_disconnect.current.set, disconnect)
         with stop_on_disconnect(disconnect.report):
-            app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask documents it)
-            # Without the middleware, which the connection has passed.
-            inner = partial(Flask.wsgi_app, app)
-            body = context.run(inner, _as_post(json_codec.dumps(fields)), answer.start)
+            environ = environ_of_post(json_codec.dumps(fields))
+            body = context.run(inner_application(), environ, answer.start)
             try:
                 for data in _within(context, body):
                     answer.write(data)
@@ -216,19 +214,6 @@ class _Answer:
             if event["type"] in ("response.completed", "response.incomplete"):
                 self.response = event["response"]
             self._send(event)
-
-
-def _as_post(body: bytes) -> WSGIEnvironment:
-    """The current request as a POST of ``body``."""
-    left_out = ("werkzeug.request", "flask.", "HTTP_UPGRADE", "HTTP_CONNECTION", "HTTP_SEC_")
-    environ = {n: v for n, v in request.environ.items() if not n.startswith(left_out)}
-    return {
-        **environ,
-        "REQUEST_METHOD": "POST",
-        "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.input": BytesIO(body),
-    }
 
 
 def _within(context: Any, body: Iterable[bytes]) -> Iterator[bytes]:
