@@ -1,7 +1,7 @@
 """A conversation at the terminal with a model that may call the functions of a Python file.
 
 make run                                     # in another terminal: the proxy, in front of your model
-python examples/chat.py [FILE.py]            # a file whose functions take strings; default: a clock
+python examples/chat.py [YOURS]              # a Python file whose functions take strings; default: a clock
 
 Each call is shown, and runs if you agree: Enter alone means no. Ctrl-D ends the conversation.
 """
