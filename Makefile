@@ -23,7 +23,8 @@ SETTINGS = $(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(PORT),--port '$(POR
 SUITABLE := 'import ensurepip, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))'
 SYSTEM_PYTHON := $(shell for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
     "$$python" -c $(SUITABLE) 2>/dev/null && { echo "$$python"; break; }; done)
-export VENV PROXY_PYTHON := $(abspath $(PY))
+export VENV
+export PROXY_PYTHON := $(abspath $(PY))
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
 env-%:

@@ -1,4 +1,4 @@
-"""Requests that belong to one: the other turns of its program, and the one whose prompt it continues."""
+"""Requests that belong to one: the other turns of its program, and its neighbours in the conversation."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class RelatedRequests:
     """Ids of the requests in which the same program ran, in order; includes the request itself."""
     continues: str = ""
     """Id of the request whose last prompt is the beginning of this one's first; "" if there is none."""
+    continued_by: str = ""
+    """Id of the first request whose prompt begins with this one's last; "" if there is none."""
 
 
 def find_related(
@@ -26,7 +28,8 @@ def find_related(
 ) -> RelatedRequests:
     """``rows`` are the same client's requests, newest first; ``first_prompt`` is made by `checksums`."""
     others = [row for row in rows if row.client == own.client and row.id != own.id]
-    return RelatedRequests(_steps(own, others), _continued(own, first_prompt, others))
+    before, after = _continued(own, first_prompt, others), _continued_by(own, others)
+    return RelatedRequests(_steps(own, others), before, after)
 
 
 def _steps(own: TraceSummary, others: Sequence[TraceSummary]) -> tuple[str, ...]:
@@ -62,6 +65,18 @@ def _continued(
         if shared > most:
             best, most = row.id, shared
     return best
+
+
+def _continued_by(own: TraceSummary, others: Sequence[TraceSummary]) -> str:
+    later = [
+        row
+        for row in others
+        if row.began > own.began
+        and row.model == own.model
+        and len(row.prompt) > len(own.prompt) > 0
+        and _shared(own.prompt, row.prompt) == len(own.prompt)
+    ]
+    return min(later, key=lambda row: row.began).id if later else ""
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

@@ -40,6 +40,8 @@ class Reachability:
         self._problems: dict[str, str] = {}
         self.key_refusals: dict[str, str] = {}
         """Base URLs whose server refused the configured key, with its message."""
+        self.hints: dict[str, str] = {}
+        """Base URLs without a list of models, with what may be meant instead."""
         self.servers: Mapping[str, ServerKind] = {}
         """Base URLs with the kind of server found there; unidentified servers are omitted."""
         self._is_checking = False
@@ -106,6 +108,7 @@ class Reachability:
             if error.status < 500:
                 # Some servers have no model list.
                 if hint := addresses.missing_path(url):
+                    self.hints[url] = hint
                     log.warning("upstream %s has no /models; %s", url, hint)
                 return ""
             return error.message
@@ -131,15 +134,16 @@ def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
         reachability.check()
         for target in upstreams.routes.targets:
             url = addresses.shown_url(target.settings.base_url)
-            hint = addresses.missing_path(url)
-            hint = f"; {hint}" if hint else ""
             if reason := reachability.problems().get(url):
-                yield f"{url} does not answer: {reason}{hint}", False
+                hint = addresses.missing_path(url)
+                yield f"{url} does not answer: {reason}{hint and f'; {hint}'}", False
+            elif hint := reachability.hints.get(url, ""):
+                yield f"{url} has no /models; {hint}", False
             elif reason := reachability.key_refusals.get(url):
                 yield f"{url} refuses the key: {reason}", True
             elif server := reachability.servers.get(url):
                 yield f"{url} is {server}", True
             else:
-                yield f"{url} is a server of unknown kind{hint}", True
+                yield f"{url} is a server of unknown kind", True
     finally:
         upstreams.close()

@@ -66,6 +66,9 @@ def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> No
         status, answer = asked(f"{here}/v1/chat/completions", CHAT)
         assert status == 404
         assert f"({url}/chat/completions; did you mean {url}/v1?)" in answer["error"]["message"]
+        ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+        assert (ended.code, ended.err) == (1, "")
+        assert ended.out.endswith(f"{url} has no /models; did you mean {url}/v1?\n")
 
 
 def test_an_upstream_without_tls_is_told_by_its_scheme(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import Inspected, stored
 from tests.support.processes import ROOT, wait_until
 from tests.support.programs import LOCAL, TOOLS
-from tests.support.raw_http import connect, post_bytes, read_until
+from tests.support.raw_http import connect, post_bytes, read_page, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import two_workers
 
@@ -121,6 +122,26 @@ def test_a_refusal_ends_the_program_even_if_it_handles_failures(
     assert b"I did not." in answer.result(20)[2]
     assert server.made == []
     assert f"not approved: {why}" in str(upstream.requests[1]["messages"][-1]["content"])
+
+
+def test_every_page_says_how_many_calls_wait(
+    start: Callable[..., Approver], upstream: ScriptedUpstream
+) -> None:
+    person = start()
+    upstream.reply("```tool_code\nbook('a1')\n```", "Done.")
+    badge = re.compile(r'title="waiting for approval">(\d+)<')
+    pages = ("/", "/inspector/status", "/inspector/playground")
+
+    def shown() -> list[list[str]]:
+        return [badge.findall(read_page(person.url + page)) for page in pages]
+
+    assert shown() == [[], [], []]
+    answer = ask(person)
+    wait_until(person.waiting)
+    assert shown() == [["1"], ["1"], ["1"]]
+    person.decide("approve")
+    answer.result(20)
+    assert shown() == [[], [], []]
 
 
 def test_calls_that_leave_together_are_decided_one_by_one(

@@ -18,16 +18,16 @@ class Approver:
     """A person at the inspector of the proxy at ``url``, and the requests of a client."""
 
     def __init__(self, url: str, **headers: str) -> None:
-        self._url = url
+        self.url = url
         self._headers = headers
         self._pool = ThreadPoolExecutor(4)
 
     def ask(self, path: str, body: Any) -> Future[tuple[int, dict[str, str], bytes]]:
         """Status, headers and body of a request whose call may wait."""
-        return self._pool.submit(fetch, f"{self._url}{path}", body, self._headers)
+        return self._pool.submit(fetch, f"{self.url}{path}", body, self._headers)
 
     def page(self) -> str:
-        status, _, raw = fetch(f"{self._url}{PAGE}", headers=self._headers)
+        status, _, raw = fetch(f"{self.url}{PAGE}", headers=self._headers)
         assert status == 200
         return raw.decode()
 
@@ -40,4 +40,4 @@ class Approver:
         assert self.post(f"{self.waiting()[0]}/{verb}", **form) == 200
 
     def post(self, path: str, **form: str) -> int:
-        return send(f"{self._url}{path}", form, self._headers)[0]
+        return send(f"{self.url}{path}", form, self._headers)[0]

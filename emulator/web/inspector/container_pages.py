@@ -47,15 +47,20 @@ def add_containers(
             clients |= recorded.running_clients()
         return [(call, clients[key]) for key in sorted(clients) for call in calls.pending(key)]
 
+    def pending_cells() -> list[PendingApproval]:
+        newest = containers.list(viewer().sends_as)[::-1]
+        return [
+            cell for one in newest if one.approval for cell in interpreter.pending_cells(one.id)
+        ]
+
+    pages.count_waiting = lambda: len(pending_cells()) + len(pending_calls())
+
     @inspector.get("/inspector/containers")
     def show_containers() -> Response:
         newest = containers.list(viewer().sends_as)[::-1]
-        pending = [
-            cell for one in newest if one.approval for cell in interpreter.pending_cells(one.id)
-        ]
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=newest[:_MAX_CONTAINERS],
-            pending_cells=pending, pending_calls=pending_calls(),
+            pending_cells=pending_cells(), pending_calls=pending_calls(),
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>")

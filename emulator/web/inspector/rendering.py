@@ -6,7 +6,8 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -14,7 +15,7 @@ from flask import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from emulator.errors import NotFound
+from emulator.errors import EmulatorError, NotFound
 from emulator.events import Image
 from emulator.settings import Settings
 from emulator.web.inspector.redaction import page_redactor
@@ -62,12 +63,18 @@ class Pages:
             "cut": _cut,
             "visible": _visible,
         }
+        self.count_waiting: Callable[[], int] = lambda: 0
+        """How many cells and calls wait for the viewer's approval."""
         folder = files("emulator.web.inspector") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
         version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
         self._environment.globals |= {"version": version, "picture": _picture}
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        values["waiting"] = 0
+        with suppress(EmulatorError):  # a page can be shown without the number
+            if values.get("viewer"):
+                values["waiting"] = self.count_waiting()
         text = self._environment.get_template(template).render(**values)
         return Response(text, status, HEADERS, mimetype="text/html")
 

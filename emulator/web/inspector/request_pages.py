@@ -113,7 +113,8 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         related = recorded.related(trace)
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
-            steps=related.steps, replays=bool(path_of(trace.path)), why=why_no_call(trace),
+            steps=related.steps, continues=related.continues, continued_by=related.continued_by,
+            replays=bool(path_of(trace.path)), why=why_no_call(trace),
             **_values(view, trace, related, recorded),
         )  # fmt: skip
 

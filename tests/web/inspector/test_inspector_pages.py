@@ -128,6 +128,30 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
     assert "sunny" in json.dumps(upstream.requests[-1]["messages"])
 
 
+def test_the_requests_of_a_conversation_are_one_click_apart(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    """Over a request of another conversation in between."""
+    proxy = inspect()
+    upstream.reply("One.", "Other.", "Two.", "Three.")
+    messages = [{"role": "user", "content": "First?"}]
+    keys = []
+    for number, words in enumerate(("One.", "Two.", "Three.")):
+        _, told, _ = proxy.post("/v1/chat/completions", {"model": "m", "messages": messages})
+        keys.append(told["x-request-id"])
+        messages += [{"role": "assistant", "content": words}, {"role": "user", "content": "Next?"}]
+        if number == 0:
+            proxy.post("/v1/chat/completions", {"model": "m", "messages": HELLO})
+    links = [
+        re.findall(
+            r'href="/inspector/requests/(\w+)/pipeline">[^<]*in the conversation',
+            proxy.get(f"/inspector/requests/{key}")[2],
+        )
+        for key in keys
+    ]
+    assert links == [[keys[1]], [keys[0], keys[2]], [keys[1]]]
+
+
 def test_what_the_playground_sends_is_recorded_as_any_clients_request(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
