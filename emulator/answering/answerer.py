@@ -250,21 +250,21 @@ class Answerer:
                     raise
                 if not acceptable and verdict.kind != "cut":
                     raise state.model_failed(verdict) from error
-                yield from self._show_asked(state)
+                yield from self._show_doubtful(state)
                 yield Finish("stop" if acceptable else "length", state.usage)
                 return
             state.sent += reply.prose.sent
             state.uses_label |= reply.draft.uses_label
-            if state.asked is not None and reply.says_run:
-                reply, state.asked = state.asked, None
+            if state.doubtful_reply is not None and reply.says_run:
+                reply, state.doubtful_reply = state.doubtful_reply, None
                 with translate_sandbox_errors():
-                    yield from reply.run_asked()
+                    yield from reply.run_doubtful()
             verdict = reply.verdict
             record_verdict(verdict, finish_reason)
             reason = yield from self._act(reply, verdict, finish_reason, state)
             if reason is not None:
                 if not reply.draft.calls:
-                    yield from self._show_asked(state)
+                    yield from self._show_doubtful(state)
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)
                 return
@@ -298,17 +298,17 @@ class Answerer:
             if self.request.answer_format is None:
                 yield from reply.release_prose()
             if not state.confirm_quotation(reply, verdict, self.settings):
-                yield from reply.show_asked()
+                yield from reply.show_doubtful()
                 return answer_finish_reason(finish_reason)
         elif finish_reason and is_truncated(finish_reason):
             return answer_finish_reason(finish_reason)
         return self._repair(reply, verdict, state)
 
-    def _show_asked(self, state: TurnState) -> Iterator[AnswerEvent]:
+    def _show_doubtful(self, state: TurnState) -> Iterator[AnswerEvent]:
         """Send the reply about which the model was asked: it did not say that it should run."""
-        if state.asked is not None:
-            yield from state.asked.show_asked()
-            yield from state.asked.release_prose()
+        if state.doubtful_reply is not None:
+            yield from state.doubtful_reply.show_doubtful()
+            yield from state.doubtful_reply.release_prose()
 
     def _repair(
         self, reply: ReplyReader, verdict: UnusableReply, state: TurnState

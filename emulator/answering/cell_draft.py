@@ -70,7 +70,7 @@ class CellDraft:
         self._order = order
         self._quotations = quotations
         self._quoted: list[str] = []
-        self._asked: tuple[DraftBlock, str] | None = None
+        self._doubtful: tuple[DraftBlock, str] | None = None
         """The block about which the model is asked, and its code."""
         self._unsettled: tuple[DraftBlock, str] | None = None
         """A block about which the rest of the reply decides, and its code."""
@@ -113,11 +113,11 @@ class CellDraft:
         (block, code), self._unsettled = self._unsettled, None
         yield from self._follow(self._judge.decide_cell(block, place), block, code)
 
-    def run_asked(self) -> Iterator[AnswerEvent]:
-        if self._asked is None:
-            yield from self._draft.run_asked()
+    def run_doubtful(self) -> Iterator[AnswerEvent]:
+        if self._doubtful is None:
+            yield from self._draft.run_doubtful()
             return
-        (block, code), self._asked = self._asked, None
+        (block, code), self._doubtful = self._doubtful, None
         yield from self._accept(block, code)
 
     @property
@@ -132,8 +132,8 @@ class CellDraft:
     def verdict(self) -> Verdict | None:
         if self._cell_verdict is None and self._quoted and not self.calls:
             return UnusableReply("quoted", {"quoted": self._quoted})
-        if self._cell_verdict is None and self._asked and not self.calls:
-            return UnusableReply("doubtful", {"quoted": [self._asked[1].strip()]})
+        if self._cell_verdict is None and self._doubtful and not self.calls:
+            return UnusableReply("doubtful", {"quoted": [self._doubtful[1].strip()]})
         return self._cell_verdict or self._draft.verdict
 
     @property
@@ -213,7 +213,7 @@ class CellDraft:
                 yield block.as_shown
             case Outcome.ASKED:
                 record_shown(decision.row)
-                self._asked = block, code
+                self._doubtful = block, code
                 yield HeldText(block.as_shown)
 
     def _accept(self, block: DraftBlock, code: str) -> Iterator[AnswerEvent]:

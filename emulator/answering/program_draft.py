@@ -11,7 +11,7 @@ as soon as the block is known to run, until
 * the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
 
 A block that is no call of a tool is returned as text, one about which the model is asked as `HeldText`:
-`run_asked` runs it after all. What was sent never changes: a run that makes other
+`run_doubtful` runs it after all. What was sent never changes: a run that makes other
 calls than before is rejected (`ReplayDiverged`), and a call whose arguments were streamed early (`EarlyCall`)
 but that does not become that call ends the answer with `ModelFailed`.
 """
@@ -91,7 +91,7 @@ class ProgramDraft:
         self._suspect: DraftBlock | None = None
         """The block whose only fault is that it repeats earlier calls."""
         self._quoted: list[str] = []
-        self._asked: list[DraftBlock] = []
+        self._doubtful: list[DraftBlock] = []
         """The blocks about which the model is asked."""
         self.uses_label = False
         """Whether a block was labelled as the prompt says."""
@@ -163,9 +163,9 @@ class ProgramDraft:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
         if quoted and not self.has_code:
             return UnusableReply("quoted", {"quoted": quoted})
-        if self._asked and not self.has_code:
-            blocks = [block.inner.strip() for block in self._asked]
-            faults = [fault for block in self._asked for fault in self._faults(block)]
+        if self._doubtful and not self.has_code:
+            blocks = [block.inner.strip() for block in self._doubtful]
+            faults = [fault for block in self._doubtful for fault in self._faults(block)]
             return UnusableReply("doubtful", {"quoted": blocks, "diagnostics": faults})
         return UnusableReply("output", {"diagnostics": output}) if self.has_code else None
 
@@ -312,9 +312,9 @@ class ProgramDraft:
         if self.has_open_call and not self.truncated_block:
             raise _incomplete_call("it did not become a call")
 
-    def run_asked(self) -> Iterator[AnswerEvent]:
+    def run_doubtful(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked: it said that they should."""
-        blocks, self._asked = self._asked, []
+        blocks, self._doubtful = self._doubtful, []
         self._runs.allow_all_calls()
         for block in blocks:
             unknown = () if block.is_program or block.error else self._judge.unknown_calls(block)
@@ -377,7 +377,7 @@ class ProgramDraft:
         self._shown_after_calls |= block.has_run
         text = block.as_python if self._judge.constrained else block.as_shown
         if decision.outcome is Outcome.ASKED:
-            self._asked.append(block)
+            self._doubtful.append(block)
             self._judge.has_asked = True
             return HeldText(text)
         return text

@@ -155,13 +155,13 @@ class ReplyReader:
         """The place of a block that ends the reply."""
         return Place.LAST if self.has_words else Place.ALONE
 
-    def run_asked(self) -> Iterator[AnswerEvent]:
+    def run_doubtful(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked; what followed them is dropped."""
         self._held.clear()
-        yield from self.draft.run_asked()
+        yield from self.draft.run_doubtful()
         yield from self.draft.finish()
 
-    def show_asked(self) -> Iterator[AnswerEvent]:
+    def show_doubtful(self) -> Iterator[AnswerEvent]:
         """Send what was held back: nothing of it runs."""
         held, self._held = "".join(self._held), []
         if words := self.prose.feed(held):
@@ -247,7 +247,7 @@ class ReplyReader:
                 yield from self._not_code(part)
             else:
                 if isinstance(part, _ACTS):
-                    yield from self.show_asked()
+                    yield from self.show_doubtful()
                 yield part
 
     def _settle(self, place: Place = Place.FOLLOWED) -> Iterator[AnswerEvent]:

@@ -61,7 +61,7 @@ class TurnState:
     """The model was asked whether it means a quoted call. Its prose is the answer unless it calls."""
     doubt_questioned: bool = False
     """The model was asked whether a block should run (`judge`)."""
-    asked: ReplyReader | None = None
+    doubtful_reply: ReplyReader | None = None
     """The reply with that block. It is the answer unless the model says RUN, or calls."""
     unfinished_block: str = ""
     """The code block in which the last reply was truncated; the next reply continues it."""
@@ -95,7 +95,7 @@ class TurnState:
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
         self.attempt, self.sent, self.repair_messages, self.new_files = 0, "", [], []
-        self.doubt_questioned, self.asked = False, None
+        self.doubt_questioned, self.doubtful_reply = False, None
         if last:
             self.session = None
 
@@ -156,7 +156,7 @@ class TurnState:
         for text in verdict.facts["quoted"]:
             self.quotations.confirm(text)
         self.doubt_questioned = verdict.kind == "doubtful"
-        self.asked = reply if self.doubt_questioned else None
+        self.doubtful_reply = reply if self.doubt_questioned else None
         self.quotation_questioned = not self.doubt_questioned
         self.sent = self.sent or reply.prose.sent
         return True
