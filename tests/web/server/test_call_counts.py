@@ -10,7 +10,9 @@ import pytest
 from tests.support.call_counts import TABLE, Counts, measure
 
 TOLERANCE = 0.03
-"""The share by which a count may differ."""
+"""The share by which a count may grow."""
+LOWER_TOLERANCE = 0.08
+"""The share by which it may fall: on a busy machine several chunks of a stream are read at once."""
 WRITE = "python -m tests.support.call_counts --write"
 
 
@@ -31,7 +33,7 @@ def test_a_request_calls_as_many_functions_as_the_table_says() -> None:
     cheaper = [
         name
         for name, counts in found.items()
-        if sum(counts.values()) < (1 - TOLERANCE) * sum(table[name].values())
+        if sum(counts.values()) < (1 - LOWER_TOLERANCE) * sum(table[name].values())
     ]
     assert not cheaper, f"Cheaper now, so store the lower counts ({WRITE}): {', '.join(cheaper)}"
 
