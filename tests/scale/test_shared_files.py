@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from io import BytesIO
 
 import pytest
 
-from emulator.database import open_database
+from emulator.database import Database, DatabaseFailed, open_database
 from emulator.errors import BadRequest, NotFound
 from emulator.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
@@ -22,6 +23,7 @@ from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from tests.support.postgres import Postgres
+from tests.support.processes import wait_until
 
 LARGE = os.urandom(600_000)
 
@@ -110,8 +112,7 @@ def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long
     try:
         assert vanished.stdout is not None
         assert vanished.stdout.readline() == b"in\n"
-        with index.transaction("files") as rows:
-            assert rows.one("SELECT to_regclass('half_done')") == (None,)
+        wait_until(partial(_has_none, index, "half_done"))  # an attempt waits for five seconds
         vanished.send_signal(signal.SIGCONT)
         _, said = vanished.communicate(timeout=60)
         assert b"DatabaseFailed" in said, "it is told that it has lost the lock"
@@ -121,6 +122,12 @@ def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long
         vanished.kill()
         vanished.wait()
         index.close()
+
+
+def _has_none(index: Database, table: str) -> bool:
+    with suppress(DatabaseFailed), index.transaction("files") as rows:
+        return rows.one(f"SELECT to_regclass('{table}')") == (None,)
+    return False
 
 
 def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
