@@ -3,7 +3,7 @@
 Knows the offered names and the habits of models: namespaces (``functions.f``, ``default_api.f``),
 Markdown's escaped underscore (``get\\_weather``), and in data (JSON, tags, native calls) another case, or
 underscores for dots and hyphens. In Python code these are other names: a program may define a class
-``Search`` beside a tool ``search``.
+``Search`` next to a tool ``search``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Spellings(Generic[Offered]):
         self._offered = offered
 
     def find(self, written: str) -> Offered | None:
-        """What is offered under a name, which may stand in a namespace."""
+        """What is offered under a name, which may have a namespace before it."""
         return _named(written, self._offered)
 
     def find_near(self, written: str) -> Offered | None:

@@ -61,8 +61,8 @@ def make_environment(name: str) -> None:
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     python = str(folder / "bin" / "python")
-    if not Path(python).exists():
-        venv.create(folder, with_pip=True, clear=True)
+    if not (folder / "bin" / "pip").exists():  # the last thing that is made
+        venv.create(folder, with_pip=True, clear=True, symlinks=True)
         if not UV:
             subprocess.run([python, *PIP, "install", "--quiet", PIP_WITH_GROUPS], check=True)
     if before := entry.get("before"):

@@ -121,10 +121,10 @@ class ContainerShell:
         def container() -> Container:
             with lock:
                 if not created:
-                    made, _ = reuse_or_create(
+                    chosen, _ = reuse_or_create(
                         self._interpreter, self._settings, client, auto, auto.reuse
                     )
-                    created.append(made)
+                    created.append(chosen)
                 return created[0]
 
         return container

@@ -9,8 +9,9 @@ A database is SQLite (`sqlite`) or PostgreSQL (`postgres`). Every query is in th
 ``:name`` for each value. A process is a replica: it has a connection of its own and no other way to the other
 processes, whether they are workers of the same machine or replicas elsewhere.
 
-Laws: what is read is validated as data; a failure is `DatabaseFailed` within about a second, and nobody waits
-for another's wait; nothing is computed, opened or sent within a transaction.
+Laws: what is read is validated as data; a failure is `DatabaseFailed` within about a second (for a lock that
+another replica has in PostgreSQL, five), and nobody waits for another's wait; nothing is computed, opened or
+sent within a transaction.
 
 Start at `database.Database`, then `documents`.
 """

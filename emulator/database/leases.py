@@ -156,6 +156,8 @@ class Leases:
             except DatabaseFailed as error:
                 if self._by_holder:  # else it has been closed meanwhile
                     log.warning("leases were not renewed", reason=str(error))
+            except Exception:  # of a holder's on_lost: the others' leases depend on this thread
+                log.exception("a lost lease was not handled")
 
     def _renew_all(self, leases: list[Lease]) -> None:
         """Raises `DatabaseFailed`, also from `Lease.on_lost`: the next round handles the other leases."""

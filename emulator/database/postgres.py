@@ -36,6 +36,7 @@ _ALIVE = {
 _SILENT = "10s"
 """A replica that is silent this long within a transaction counts as dead: its machine may have vanished."""
 _WAIT = "5s"
+"""For a lock: 32 requests that count in turn, each with three round trips of 50 ms."""
 _BEGIN = (
     "SELECT extract(epoch FROM clock_timestamp())::float8, "
     "set_config('idle_in_transaction_session_timeout', :silent, true), "

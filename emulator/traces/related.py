@@ -17,10 +17,12 @@ _MAX_EARLIER = 50
 class RelatedRequests:
     steps: tuple[str, ...]
     """Ids of the requests in which the same program ran, in order; includes the request itself."""
-    continues: str = ""
-    """Id of the request whose last prompt is the beginning of this one's first; "" if there is none."""
-    continued_by: str = ""
-    """Id of the first request whose prompt begins with this one's last; "" if there is none."""
+    compared: str = ""
+    """Id of the request whose last prompt begins most like this one's first; "" if there is none."""
+    earlier: str = ""
+    """Id of the last request whose whole prompt is the beginning of this one's; "" if there is none."""
+    later: str = ""
+    """Id of the first request whose prompt begins with the whole of this one's; "" if there is none."""
 
 
 def find_related(
@@ -28,8 +30,12 @@ def find_related(
 ) -> RelatedRequests:
     """``rows`` are the same client's requests, newest first; ``first_prompt`` is made by `checksums`."""
     others = [row for row in rows if row.client == own.client and row.id != own.id]
-    before, after = _continued(own, first_prompt, others), _continued_by(own, others)
-    return RelatedRequests(_steps(own, others), before, after)
+    return RelatedRequests(
+        _steps(own, others),
+        _compared(own, first_prompt, others),
+        earlier=next((row.id for row in others if _is_continued(row, by=own)), ""),
+        later=next((row.id for row in reversed(others) if _is_continued(own, by=row)), ""),
+    )
 
 
 def _steps(own: TraceSummary, others: Sequence[TraceSummary]) -> tuple[str, ...]:
@@ -55,7 +61,7 @@ def _steps(own: TraceSummary, others: Sequence[TraceSummary]) -> tuple[str, ...]
     return tuple(row.id for row in [*reversed(before), own, *after])
 
 
-def _continued(
+def _compared(
     own: TraceSummary, first_prompt: Sequence[int], others: Sequence[TraceSummary]
 ) -> str:
     best, most = "", 0
@@ -67,16 +73,13 @@ def _continued(
     return best
 
 
-def _continued_by(own: TraceSummary, others: Sequence[TraceSummary]) -> str:
-    later = [
-        row
-        for row in others
-        if row.began > own.began
-        and row.model == own.model
-        and len(row.prompt) > len(own.prompt) > 0
-        and _shared(own.prompt, row.prompt) == len(own.prompt)
-    ]
-    return min(later, key=lambda row: row.began).id if later else ""
+def _is_continued(row: TraceSummary, by: TraceSummary) -> bool:
+    return (
+        row.began < by.began
+        and row.model == by.model
+        and 0 < len(row.prompt) < len(by.prompt)
+        and by.prompt[: len(row.prompt)] == row.prompt
+    )
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

@@ -68,6 +68,28 @@ def test_a_process_renews_what_it_holds_and_is_told_what_it_lost(
         assert one.take("a") is None
 
 
+def test_a_holder_that_fails_on_a_loss_takes_no_other_lease_along(
+    open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that renews ended, and with it all leases of the process."""
+    monkeypatch.setattr(leases_module, "_RENEW_SECONDS", 0.02)
+    one, other = Leases(open_it()), Leases(open_it())
+    kept, lost = one.take("kept"), one.take("lost")
+    assert kept is not None
+    assert lost is not None
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise RuntimeError("a mistake of the holder")
+
+    lost.on_lost = fail
+    other.end("lost")
+    assert failed.wait(30)
+    before = kept.renewed
+    wait_until(lambda: kept.renewed > before)
+
+
 def test_waiting_for_a_lease_ends_with_its_release_a_time_or_the_client(
     open_it: OpenDatabase,
 ) -> None:

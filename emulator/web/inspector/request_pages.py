@@ -113,7 +113,7 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         related = recorded.related(trace)
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
-            steps=related.steps, continues=related.continues, continued_by=related.continued_by,
+            steps=related.steps, earlier=related.earlier, later=related.later,
             replays=bool(path_of(trace.path)), why=why_no_call(trace),
             **_values(view, trace, related, recorded),
         )  # fmt: skip
@@ -148,8 +148,8 @@ def _values(
 def _turn_before(
     trace: Trace, related: RelatedRequests, recorded: TraceReader
 ) -> tuple[Turn | None, str]:
-    """Return the turn whose prompt the first turn of ``trace`` continues, and the id of its request."""
-    before = recorded.get(related.continues, trace.client) if related.continues else None
+    """Return the turn with whose prompt the first of ``trace`` is compared, and the id of its request."""
+    before = recorded.get(related.compared, trace.client) if related.compared else None
     return (None, "") if before is None or not before.turns else (before.turns[-1], before.id)
 
 

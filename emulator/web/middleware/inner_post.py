@@ -21,12 +21,13 @@ _LEFT_OUT = ("werkzeug.request", "flask.", "HTTP_UPGRADE", "HTTP_CONNECTION", "H
 
 
 def environ_of_post(body: bytes, path: str = "") -> WSGIEnvironment:
-    """The current request as a POST of ``body`` to ``path`` (default: its own path)."""
+    """The current request as a POST of ``body`` to ``path`` (default: its own path and query)."""
     environ = {n: v for n, v in request.environ.items() if not n.startswith(_LEFT_OUT)}
     return {
         **environ,
         "REQUEST_METHOD": "POST",
         "PATH_INFO": path or environ["PATH_INFO"],
+        "QUERY_STRING": "" if path else environ.get("QUERY_STRING", ""),
         "CONTENT_TYPE": "application/json",
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": BytesIO(body),

@@ -131,17 +131,22 @@ def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered
 def test_the_requests_of_a_conversation_are_one_click_apart(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
-    """Over a request of another conversation in between."""
+    """Another conversation with the same tools, whose prompts begin alike, is no part of it."""
     proxy = inspect()
-    upstream.reply("One.", "Other.", "Two.", "Three.")
-    messages = [{"role": "user", "content": "First?"}]
-    keys = []
-    for number, words in enumerate(("One.", "Two.", "Three.")):
-        _, told, _ = proxy.post("/v1/chat/completions", {"model": "m", "messages": messages})
-        keys.append(told["x-request-id"])
-        messages += [{"role": "assistant", "content": words}, {"role": "user", "content": "Next?"}]
-        if number == 0:
-            proxy.post("/v1/chat/completions", {"model": "m", "messages": HELLO})
+    upstream.reply("One.", "Other.", "Two.", "Other.", "Three.")
+    ours, other = ([{"role": "user", "content": f"{whose}?"}] for whose in ("Ours", "Other"))
+    keys: list[str] = []
+    for words in ("One.", "Two.", "Three."):
+        for messages in (ours, other) if words != "Three." else (ours,):
+            body = {"model": "m", "messages": messages, "tools": [GET_WEATHER]}
+            _, told, _ = proxy.post("/v1/chat/completions", body)
+            if messages is ours:
+                keys.append(told["x-request-id"])
+            answer = words if messages is ours else "Other."
+            messages += [
+                {"role": "assistant", "content": answer},
+                {"role": "user", "content": "And?"},
+            ]
     links = [
         re.findall(
             r'href="/inspector/requests/(\w+)/pipeline">[^<]*in the conversation',
