@@ -147,7 +147,7 @@ def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack
         assert ended.out.endswith(f"; did you mean {nowhere}/v1?\n")
     root.answers = {}
     ended = command_line("upstream", "--ask", "--base-url", root.url, home=tmp_path)
-    assert (ended.code, f"did you mean {root.url}/v1?" in ended.out) == (0, True)
+    assert (ended.code, f"did you mean {root.url}/v1?" in ended.out) == (1, True)
 
 
 def test_readiness_names_the_kinds_of_servers(root: Root) -> None:

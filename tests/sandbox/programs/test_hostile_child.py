@@ -124,7 +124,7 @@ def test_a_reader_asks_for_what_a_message_lacks() -> None:
         "kept = bytearray(2**30)",
         "kept = []\nwhile True: kept.append(bytearray(2**20))",
         "kept = 'x'\nwhile True: kept += kept",
-        "kept = []\nwhile True: kept.append([])",
+        "kept = []\nwhile True: kept += [[] for _ in range(10_000)]",
     ],
 )
 def test_a_program_out_of_memory_is_told_so(source: str, programs: ProgramServer) -> None:
