@@ -6,13 +6,14 @@ to a conversation or made in the background.
 
 from __future__ import annotations
 
-from contextvars import copy_context
+from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from werkzeug.test import run_wsgi_app
 
+from emulator import client_disconnect
 from emulator.answering.pipeline import chosen_profile
 from emulator.errors import EmulatorError
 from emulator.json_codec import dumps, loads
@@ -35,8 +36,9 @@ class Playground:
         except EmulatorError as error:
             return AnswerView(error=_described(error.message, error.param))
         environ = environ_of_post(dumps(sent), path) | {CLIENT: client}
-        context = copy_context()
+        context = Context()
         context.run(chosen_profile.set, profile)
+        context.run(client_disconnect.current.set, client_disconnect.current.get())
         post = partial(run_wsgi_app, inner_application(), environ, buffered=True)
         pieces, status, headers = context.run(post)
         answer: Any = loads(b"".join(pieces))

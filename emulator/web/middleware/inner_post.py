@@ -1,7 +1,7 @@
 """A POST to a route of this application from within another request.
 
 It passes the checks, limits and records of its route, but not the WSGI middleware, which the other request
-has passed.
+has passed. Run it in a `contextvars.Context` of its own: Flask's ``g`` of the other request would be shared.
 """
 
 from __future__ import annotations

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import copy_context
+from contextlib import suppress
+from contextvars import Context
 from functools import partial
+from socket import SHUT_RD
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, g, request
 from simple_websocket import ConnectionClosed, Server
-from wsproto.utilities import RemoteProtocolError
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from emulator import client_disconnect, json_codec
 from emulator.client_disconnect import ClientDisconnect, stop_on_disconnect
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 3600.0
 _PING_SECONDS = 25.0
+_CLOSE_SECONDS = 1.0
+"""The time that a client has to answer the end of its connection."""
+_CLOSED = (ConnectionClosed, LocalProtocolError, OSError)
+"""What using a connection raises that the other thread, or the client, has closed."""
 _MAX_WAITING = 16
 """Messages that have arrived and wait for an answer."""
 _GOING_AWAY, _TOO_MANY = 1001, 1008
@@ -52,10 +58,11 @@ def answer_websocket(max_bytes: int) -> Response:
     try:
         with stop_on_disconnect(partial(socket.end, _GOING_AWAY)):
             _Conversation(socket).answer_all()
-    except (ConnectionClosed, OSError):
+    except _CLOSED:
         pass
     finally:
         socket.end()
+        socket.join()
     return _Upgraded(status=101)
 
 
@@ -83,10 +90,17 @@ class _Socket(Server):  # type: ignore[misc]  # simple-websocket has no types
         """Callable twice."""
         try:
             self.close(code)
-        except (ConnectionClosed, OSError):
+        except _CLOSED:
             return
         finally:
             self.event.set()
+
+    def join(self) -> None:
+        """Wait for the thread that reads: afterwards the connection is the server's again."""
+        self.thread.join(_CLOSE_SECONDS)
+        with suppress(OSError):
+            self.sock.shutdown(SHUT_RD)  # wakes it if the client does not close
+        self.thread.join()
 
     def _thread(self) -> None:
         try:
@@ -104,7 +118,7 @@ class _Socket(Server):  # type: ignore[misc]  # simple-websocket has no types
 
 
 class _Whole:
-    """A socket whose `send` sends all, undisturbed by other threads."""
+    """A socket whose `send` sends all, undisturbed by other threads, and which only its server closes."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -113,6 +127,9 @@ class _Whole:
     def send(self, data: bytes) -> None:
         with self._sending:
             self._socket.sendall(data)
+
+    def close(self) -> None:
+        """Does nothing. The next connection would get the descriptor, by which the server knows this one."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
@@ -164,7 +181,7 @@ class _Conversation:
 
     def _stream(self, fields: Json) -> Json | None:
         """Send the answer's events. Returns the response if it has ended well."""
-        answer, context = _Answer(self._send), copy_context()
+        answer, context = _Answer(self._send), Context()
         disconnect = ClientDisconnect()  # a stream that is closed reports one
         context.run(client_disconnect.current.set, disconnect)
         with stop_on_disconnect(disconnect.report):
@@ -183,7 +200,7 @@ class _Conversation:
         """Raises OSError."""
         try:
             self._socket.send(json_codec.dumps(event).decode())
-        except ConnectionClosed as error:
+        except _CLOSED as error:
             raise BrokenPipeError from error
 
     def _send_error(self, status: int, body: Any) -> None:

@@ -164,8 +164,9 @@ def test_what_the_playground_sends_is_recorded_as_any_clients_request(
     proxy = inspect()
     upstream.reply("Good day.")
     pasted = {"path": "/v1/chat/completions", "body": json.dumps({"model": "m", "messages": HELLO})}
-    _, _, page = proxy.post("/inspector/playground/ask", pasted)
+    _, told, page = proxy.post("/inspector/playground/ask", pasted)
     [key] = re.findall(r"/inspector/requests/(\w+)", page)
+    assert key != told["x-request-id"], "the page's request is another one"
     trace = proxy.requests.reader.get(key)
     assert trace is not None
     response = json.loads(b"".join(data for _, data in trace.wire.events))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,35 @@ def test_a_closed_connection_ends_its_work_within_a_second(
         client.sock.shutdown(socket.SHUT_RDWR)
     assert scripted.exchanges[-1].ended.wait(2)
     wait_until(lambda: "emulator_open_requests 0.0" in read_page(f"{server[2]}/metrics"))
+
+
+def test_connections_that_vanish_disturb_no_new_ones(
+    scripted: ScriptedUpstream, server: tuple[ScriptedUpstream, Process, str]
+) -> None:
+    """The thread that reads closed the socket, and the next connection got its descriptor: the worker's loop
+    took both for one, and ended with all its streams."""
+    scripted.default = Reply(chunks=["word ", "x"], fault="silent", after=1)
+    address = f"{server[2].replace('http', 'ws')}/v1/responses"
+    before = server[1].output
+
+    def vanish_often(number: int) -> None:
+        for n in range(40):
+            client = simple_websocket.Client(address)
+            if n % 2:
+                client.send(json.dumps({"type": "response.create", "model": "m", "input": "Hi"}))
+                while "word" not in str(client.receive(timeout=30)):
+                    pass
+            if number % 2:
+                client.close()
+            else:
+                client.sock.shutdown(socket.SHUT_RDWR)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(vanish_often, range(4)))
+    wait_until(lambda: "emulator_open_requests 0.0" in read_page(f"{server[2]}/metrics"))
+    log = server[1].output.removeprefix(before)
+    assert '"level": "error"' not in log
+    assert '"status": 499' not in log
 
 
 def test_a_message_that_is_too_big_and_a_flood_close_the_connection(
