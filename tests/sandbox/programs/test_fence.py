@@ -204,6 +204,8 @@ def test_a_server_has_two_variables_a_session_and_no_standard_streams() -> None:
         assert variables == ENVIRONMENT
         session = re.sub(r".*\) ", "", (of_server / "stat").read_text()).split()[3]
         assert int(session) == process.pid
+        # The server has a socket and a descriptor of a child until it has noticed the child's end.
+        wait_until(lambda: len([*(of_server / "fd").iterdir()]) == 4)
         opened = {int(each.name): str(each.readlink()) for each in (of_server / "fd").iterdir()}
         assert {name: opened.pop(name) for name in (0, 1, 2)} == dict.fromkeys(
             range(3), "/dev/null"
