@@ -20,6 +20,7 @@ from sandbox.programs.server import FenceBroken, ProgramServer
 from sandbox.programs.server_process import ENVIRONMENT, ServerProcess
 from tests.support.children import run
 from tests.support.native_code import LIMITS, PRELUDE, answer, launch, server
+from tests.support.processes import wait_until
 
 NO_FILTER = {"filter", "server filter"}
 AS_ROOT = os.geteuid() == 0
