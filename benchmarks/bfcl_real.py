@@ -35,11 +35,12 @@ from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
 from emulator import logs
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.draft import Draft
 from emulator.answering.judge import Judge
-from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
+from emulator.answering.reply_program import ReplyProgram
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_programs
@@ -147,7 +148,9 @@ def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
     messages = [Message.model_validate(message) for message in reply.case.messages]
     judge = Judge(toolset, any_acts=acts == "any")
     quotations = Quotations(messages, toolset)
-    draft = ProgramDraft(ProgramRuns(driver), judge, quotations, stream_calls="block")
+    draft = Draft(
+        ReplyProgram(ProgramRuns(driver), quotations), judge, quotations, stream_calls="block"
+    )
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
     for _ in read.feed(reply.text):
         pass
@@ -158,7 +161,7 @@ def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
         and isinstance(read.verdict, UnusableReply)
         and read.verdict.kind == "doubtful"
     ):
-        for _ in read.run_asked():
+        for _ in read.run_doubtful():
             pass
     calls = [Call(call.name, call.arguments, call.kind) for call in draft.calls]
     saved = draft.saved_program()

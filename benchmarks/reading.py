@@ -18,11 +18,12 @@ import time
 from collections.abc import Iterable, Sequence
 
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.draft import Draft
 from emulator.answering.judge import Judge
-from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.quotations import Quotations
+from emulator.answering.reply_program import ReplyProgram
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.programs.driver import Driver
@@ -152,7 +153,8 @@ def chunks_of(text: str, size: int) -> list[str]:
 def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
     runs = ProgramRuns(Driver(NoPrograms(Limits()), TOOLSET))
-    draft = ProgramDraft(runs, Judge(TOOLSET), Quotations((), TOOLSET))
+    quotations = Quotations((), TOOLSET)
+    draft = Draft(ReplyProgram(runs, quotations), Judge(TOOLSET), quotations)
     prose = Prose(StopFilter(None), hold=False)
     reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
     for chunk in chunks:

@@ -16,7 +16,6 @@ from emulator import json_codec, traces
 from emulator.answering.answer_request import AnswerRequest, read_request
 from emulator.answering.first_turn import first_turn
 from emulator.answering.new_reply import new_reply
-from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
 from emulator.answering.verdicts import UnusableReply
@@ -127,7 +126,6 @@ def _judged(
     """The sections that show how `answerer` would treat the reply."""
     reading = new_reply(answer_request, driver, state, seed=0)
     draft = reading.draft
-    assert isinstance(draft, ProgramDraft), "there is no interpreter"
     trace = Trace("explained", "", "")
     turn = trace.begin_turn("", state.messages, {})
     token = traces.current.set(trace)
@@ -141,10 +139,10 @@ def _judged(
     if calls := [event for event in events if isinstance(event, ToolCall)]:
         waits = "\n(the program waits here for results)" if draft.is_done else ""
         sections.append(Section("Calls", "\n".join(map(_call, calls)) + waits))
-    elif draft.has_code and not draft.diagnostics:
+    elif draft.has_code and not draft.program.diagnostics:
         sections.append(Section("Calls", "none: the program ended without a call"))
-    if draft.diagnostics:
-        sections.append(Section("Diagnostics", render(draft.diagnostics)))
+    if draft.program.diagnostics:
+        sections.append(Section("Diagnostics", render(draft.program.diagnostics)))
     verdict = reading.verdict
     if isinstance(verdict, UnusableReply):
         state.add_repair(reading, verdict)

@@ -27,6 +27,7 @@ from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.cell_resume import resume_cell
 from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.deltas import read_deltas
+from emulator.answering.draft import Draft
 from emulator.answering.first_turn import first_turn
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
@@ -34,7 +35,7 @@ from emulator.answering.new_reply import new_reply
 from emulator.answering.profiles import reasoning_start_of
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
-from emulator.answering.reply_reader import CodeDraft, ReplyReader
+from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.turn_state import TurnState
@@ -219,7 +220,7 @@ class Answerer:
         except (ModelFailed, UpstreamFailed):
             if state.repeated_call is None:
                 raise
-            yield from state.repeated_call.release_calls()
+            yield from state.repeated_call.program.release_calls()
             self._save(state.repeated_call, state)
             yield Finish("tool_calls", state.usage)
 
@@ -289,7 +290,9 @@ class Answerer:
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
-            if reply.draft.has_open_call:  # part of the call was sent: it cannot be written again
+            if (
+                reply.draft.program.has_open_call
+            ):  # part of the call was sent: it cannot be written again
                 return answer_finish_reason(finish_reason or "length")
             if filtered or not state.can_continue(reply, self.settings):
                 yield from reply.release_prose()
@@ -380,9 +383,9 @@ class Answerer:
             self.habits.record_start(self._reasoning_key, reply.reasoning_start)
         return finish_reason
 
-    def _save(self, draft: CodeDraft, state: TurnState) -> None:
+    def _save(self, draft: Draft, state: TurnState) -> None:
         """Record the dialect of the calls, and keep the program until their results come."""
-        self.habits.record_dialects(self._model_key, draft.dialects)
+        self.habits.record_dialects(self._model_key, draft.program.dialects)
         if (saved := draft.saved_program()) is not None:
             state.program = replace(saved, question=self._question)
 

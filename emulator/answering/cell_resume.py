@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from emulator import traces
-from emulator.answering.cell_draft import PREFIX, run_events
 from emulator.answering.interpreter_session import InterpreterSession
+from emulator.answering.reply_cell import PREFIX, run_events
 from emulator.answering.verdicts import CellResult, FinalReply
 from emulator.events import (
     AnswerEvent,

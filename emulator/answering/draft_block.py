@@ -34,7 +34,7 @@ _SESSION = re.compile(
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class DraftBlock:
     """One block, as far as it was fed."""
 
@@ -49,6 +49,8 @@ class DraftBlock:
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
     is_program: bool = False
+    cell: str | None = None
+    """The code that the interpreter runs, if the block is a cell."""
     quoted: list[str] = field(default_factory=list)
     """Its quoted statements, or its text, about which the model is asked (`quotations`)."""
     tools: set[str] = field(default_factory=set)

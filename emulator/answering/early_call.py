@@ -9,7 +9,7 @@ States of an `EarlyCall`:
 Streaming starts only if everything but the rest of that text is known: the call is the first of the reply,
 calls an offered function with literals, lacks no argument, is valid so far, and its last argument may be
 any text. So what is sent is the start of the final arguments, unless the model continues the expression
-(``.format(...)``) or adds an unknown argument. Then `ProgramDraft` ends the answer with an error: what was
+(``.format(...)``) or adds an unknown argument. Then `ReplyProgram` ends the answer with an error: what was
 sent is never corrected. Sans-IO and independent of where the reply is cut; knows nothing of blocks or
 programs.
 """

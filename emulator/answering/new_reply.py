@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.cell_draft import CellDraft
+from emulator.answering.draft import Draft
 from emulator.answering.judge import Judge
-from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.reply_reader import CodeDraft, ReplyReader
+from emulator.answering.reply_cell import ReplyCell
+from emulator.answering.reply_program import ReplyProgram
+from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.shown_program import Seal, ShownProgram
 from emulator.answering.turn_state import TurnState
@@ -41,24 +42,26 @@ def new_reply(
         is_asked=state.quotations.was_asked,
         constrained=state.constrained,
     )
-    program = ProgramDraft(
-        ProgramRuns(
-            driver,
-            seed=seed,
-            repeated_calls=repeated_calls(chat.messages) if asks else (),
-            quotes=state.quotations.quotes,
-        ),
-        judge,
-        state.quotations,
-        stream_calls="block" if chat.shows_programs else settings.stream_calls,
-        stream_arguments=bool(chat.stream),
-        shown=ShownProgram(request.toolset, seal if chat.shows_programs else None),
-        forced=request.forced_call,
+    runs = ProgramRuns(
+        driver,
+        seed=seed,
+        repeated_calls=repeated_calls(chat.messages) if asks else (),
+        quotes=state.quotations.quotes,
     )
-    draft: CodeDraft = program
+    shown = ShownProgram(request.toolset, seal if chat.shows_programs else None)
+    cell = None
     if state.session is not None:
         order = "strict" if driver.one_at_a_time else driver.order
-        draft = CellDraft(program, judge, state.session, request.toolset, state.quotations, order)
+        cell = ReplyCell(state.session, request.toolset, state.quotations, order)
+    draft = Draft(
+        ReplyProgram(runs, state.quotations, shown),
+        judge,
+        state.quotations,
+        cell=cell,
+        stream_calls="block" if chat.shows_programs else settings.stream_calls,
+        stream_arguments=bool(chat.stream),
+        forced=request.forced_call,
+    )
     hold = bool(state.attempt) or required or request.answer_format is not None
     return ReplyReader(
         draft,

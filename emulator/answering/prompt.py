@@ -1,7 +1,7 @@
 """Build the messages that the model reads from a request and its toolset.
 
 Instructions and repair requests are templates in prompts/. One-line remarks on files, cells and items of the
-history are where these are read (`attachments`, `execution`, `cell_draft`, `responses.history`). `transcript`
+history are where these are read (`attachments`, `execution`, `reply_cell`, `responses.history`). `transcript`
 renders the history. Knows nothing of HTTP or sandboxes.
 """
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from emulator.answering.answer_format import AnswerFormat, FormatMismatch
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.cell_draft import CellDraft
 from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
+from emulator.answering.draft import Draft, HeldText
 from emulator.answering.judge import Place
-from emulator.answering.program_draft import HeldText, ProgramDraft
 from emulator.answering.prose import Prose
 from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
@@ -47,21 +46,13 @@ _RUN = re.compile(r"\W{0,8}run\W{0,8}", re.IGNORECASE)
 _ACTS = (ToolCall, CallStarted, CodeStarted, ProgramStarted)
 """What begins a call or a cell."""
 
-CodeDraft = ProgramDraft | CellDraft
-"""Collects and runs the code of a reply; the second with an interpreter.
-
-The reader calls `start_block`, `feed`, `end_block` for each block and, if it ``is_unsettled``, `settle`
-at the next words or block, or at the end; then `finish` once the upstream's connection is closed. `end_block`
-and `settle` yield the block as text if it is no code to run, as `HeldText` if the model is asked about it.
-"""
-
 
 class ReplyReader:
     """Reads one reply. ``done`` says when to stop feeding; after `close` the ``verdict`` is final."""
 
     def __init__(
         self,
-        draft: CodeDraft,
+        draft: Draft,
         prose: Prose,
         choice: CallPolicy,
         *,

@@ -13,12 +13,19 @@ from emulator.tools.toolset import Toolset
 class StatementReader:
     """Reads the blocks of one reply, one after the other."""
 
-    def __init__(self, toolset: Toolset, quotations: Quotations, *, forced: bool = False) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        quotations: Quotations,
+        foreign: ForeignStatements,
+        *,
+        forced: bool = False,
+    ) -> None:
         self.names = cached_tool_names(toolset.spellings, toolset.constructors, forced=forced)
         self._toolset = toolset
         self._python_names = cached_tool_names(toolset.names)
         self._quotations = quotations
-        self.foreign = ForeignStatements()
+        self._foreign = foreign
 
     def feed(self, block: DraftBlock, text: str) -> bool:
         """Read more of a block. Returns True if a new statement calls a tool."""
@@ -52,7 +59,7 @@ class StatementReader:
                 if self._quotations.contains_call(statement):
                     block.quoted.append(statement.source)
             if block.dialect != "python":
-                self.foreign.add(statement, block)
+                self._foreign.add(statement, block)
             if not block.is_quoted:  # statements after a quoted call may need its result
                 block.statements.append(statement)
                 new = new or bool(tools)

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.draft import Draft
 from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.prompt import cell_messages, repair_messages
 from emulator.answering.quotations import Quotations
-from emulator.answering.reply_reader import CodeDraft, ReplyReader
+from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import CellResult, Fault, UnusableReply
@@ -54,7 +55,7 @@ class TurnState:
     counter: UsageCounter = field(default_factory=UsageCounter)
     attempt: int = 0
     """Repairs so far."""
-    repeated_call: CodeDraft | None = None
+    repeated_call: Draft | None = None
     """A valid call that repeats an earlier one. The model was asked about it; it is sent if no better reply
     comes."""
     quotation_questioned: bool = False
@@ -104,7 +105,7 @@ class TurnState:
         self.attempt += 1
         self.unfinished_block = reply.draft.truncated_block
         self.follows_words = reply.has_words
-        if reply.draft.has_repeated_calls:
+        if reply.draft.program.has_repeated_calls:
             self.repeated_call = reply.draft
         exchange = repair_messages(
             reply.text, kind=verdict.kind, constrained=self.constrained, **_facts(verdict)

@@ -15,6 +15,7 @@ from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import StopFilter
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_verdict
+from emulator.answering.reply_program import ReplyProgram
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.reply_splitter import ReasoningStart
 from emulator.answering.sandbox_errors import translate_sandbox_errors
@@ -173,10 +174,11 @@ class _NativeAnswer:
 def _reply(
     request: AnswerRequest, driver: Driver, attempt: int, *, has_output: bool
 ) -> ReplyReader:
+    quotations = Quotations(request.chat.messages, request.toolset, request.hosted)
     draft = MarkupDraft(
-        ProgramRuns(driver, seed=fresh_seed()),
+        ReplyProgram(ProgramRuns(driver, seed=fresh_seed()), quotations),
         Judge(request.toolset, request.call_policy.required),
-        Quotations(request.chat.messages, request.toolset, request.hosted),
+        quotations,
         stream_calls="block",
         forced=request.forced_call,
     )

@@ -18,13 +18,13 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.call_policy import CallPolicy
+from emulator.answering.draft import Draft
 from emulator.answering.native.call_assembly import (
     CallAssembler,
     CallChecker,
     CallFragments,
     UnusableCall,
 )
-from emulator.answering.program_draft import ProgramDraft
 from emulator.answering.prose import Prose, StopFilter
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.verdicts import (
@@ -62,7 +62,7 @@ class VerbatimProse(Prose):
         return passing
 
 
-class MarkupDraft(ProgramDraft):
+class MarkupDraft(Draft):
     """Finds calls in a model's own markup. A fenced Python block is prose: the model was not asked for
     Python."""
 
