@@ -102,6 +102,9 @@ def serve(configuration: Configuration) -> None:
 def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
     """Runs in the background once a worker accepts requests. The first worker prints what is stored, and an
     example request."""
+    # Later, with all descriptors in use, an import would fail.
+    import emulator.upstream.client  # noqa: F401
+
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
     if first:

@@ -15,6 +15,8 @@ for limit, maximum in (
     (resource.RLIMIT_NOFILE, 256), (resource.RLIMIT_CORE, 0),
 ):
     if maximum >= 0:
+        hard = resource.getrlimit(limit)[1]
+        maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         resource.setrlimit(limit, (maximum, maximum))
 """
 """Python source that limits its own process by the numbers in its first argument; -1 means no limit. The

@@ -122,6 +122,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def _worker_ready(self, worker: Any) -> None:
         """Runs in the worker."""
+        worker.descriptors = _descriptors_for_requests()
         worker.end_requests = worker.wsgi.extensions["disconnects"].end_requests
         reload = worker.wsgi.extensions["emulator"].reload_client_keys
         # Not in the handler itself, which may interrupt any statement of the main thread.
@@ -175,6 +176,23 @@ def _allow_descriptors(count: int, least: int) -> None:
         log.warning(
             "too few open files are allowed for the setting threads", allowed=allowed, needed=least
         )
+
+
+def _descriptors_for_requests() -> float:
+    """How many files this process may open for clients and upstreams: half of what is left, at least, since
+    programs, kernels and the database need some too."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed == resource.RLIM_INFINITY:
+        return math.inf
+    left = allowed - _open_descriptors()
+    return left - min(_OTHER_DESCRIPTORS, left // 2)
+
+
+def _open_descriptors() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return 0
 
 
 def _exit_worker(_arbiter: Any, worker: Any) -> None:

@@ -9,6 +9,7 @@ nothing of the application.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import socket
@@ -27,7 +28,9 @@ from emulator.web.server.connections import LINGER_SECONDS, Connection
 
 MAX_HEAD_BYTES = 64 * 1024
 _RESERVED_CONNECTIONS = 16
-"""Connections that are kept free for new clients."""
+"""Connections that are kept free for new clients, but at most a quarter of all."""
+_HEAD_SECONDS = 0.5
+"""Age from which a connection without a head may have to make room."""
 _DRAIN_SECONDS = 0.2
 """Longest wait for the part of a body that the application did not read."""
 _READ_BYTES = 64 * 1024
@@ -57,6 +60,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     client_seconds = 20.0
     """Time that a client has for a head, and for a body before its rate counts."""
     drain_seconds = 0.0
+    descriptors = math.inf
+    """Files to open for clients, and for the upstream of each request; the master sets it."""
     end_requests: Callable[[], None]
     """Ends open requests with an error; the master sets it."""
 
@@ -209,9 +214,17 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _make_room(self) -> None:
         """Close connections without a request until there is room for new ones."""
-        limit = self.worker_connections - _RESERVED_CONNECTIONS
+        # Above it the base class does not accept: what has come can still reach its upstream.
+        self.worker_connections = min(self.cfg.worker_connections, self.descriptors - self._busy)
+        limit = self.worker_connections - min(_RESERVED_CONNECTIONS, self.worker_connections // 4)
         while self.nr_conns > limit and self._close_one():
             time.sleep(_MAKE_ROOM_SECONDS)
+
+    @property
+    def _busy(self) -> int:
+        """The number of connections that have a request."""
+        idle = len(self._awaiting_head) + len(self.keepalived_conns) + len(self._closing)
+        return int(self.nr_conns) - idle
 
     def _free_a_descriptor(self) -> None:
         """Make the next accept possible. If every connection has a request, wait a little before it."""
@@ -222,7 +235,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Close the connection that is needed least. Return False if all have a request."""
         if self._closing:
             self._end_closing(next(iter(self._closing)))
-        elif self._awaiting_head and self._was_read(oldest := next(iter(self._awaiting_head))):
+        elif self._awaiting_head and self._is_late(oldest := next(iter(self._awaiting_head))):
             self._drop(oldest)
         elif self.keepalived_conns:
             connection = self.keepalived_conns.popleft()
@@ -232,9 +245,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return False
         return True
 
-    def _was_read(self, connection: Connection) -> bool:
-        """Return True if a whole round has passed; the head of a newer connection may be in its socket."""
-        return self._round - self._awaiting_head[connection] > 1
+    def _is_late(self, connection: Connection) -> bool:
+        """Return False for a new connection, whose head may be on its way, or in its socket (it is there until
+        a whole round has passed)."""
+        age = time.monotonic() - (connection.timeout - self.client_seconds)
+        return age > _HEAD_SECONDS and self._round - self._awaiting_head[connection] > 1
 
     # Signals and the end.
 
@@ -268,7 +283,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             timer.start()
 
     def _report_open_requests(self) -> None:
-        if busy := self.nr_conns - len(self.keepalived_conns) - len(self._closing):
+        if busy := self._busy:
             self.log.warning(
                 "Stopping: %s open request(s) have %s s to finish; press Ctrl-C again to stop immediately",
                 busy,

@@ -165,6 +165,30 @@ def test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server(tmp_p
         assert "Exception in worker" not in process.output
 
 
+def test_requests_beyond_the_limit_of_descriptors_wait_and_those_that_came_are_answered(
+    tmp_path: Path,
+) -> None:
+    """Each needs a second descriptor, for its upstream: without one it was a 500, and then a circuit breaker
+    opened for an upstream that had done nothing."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    request = post_bytes("/v1/chat/completions", body)
+    with (
+        ScriptedUpstream(default="Hello.") as upstream,
+        proxy(upstream.base_url, tmp_path / "log", command=holding(0, most=64)) as (process, url),
+        ExitStack() as opened,
+    ):
+        process.wait_for("Try:")
+        connections = [opened.enter_context(connect(url)) for _ in range(80)]
+        for connection in connections:  # all bodies are late
+            connection.sendall(request[:-1])
+        for connection in connections:
+            connection.sendall(request[-1:])
+        for connection in connections:
+            answer = read_until(connection, b"Hello.")
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert "Too many open files" not in process.output
+
+
 CHUNKED = b"transfer-encoding: chunked\r\n"
 BROKEN_BODIES = {
     "a chunk size that is no number": (CHUNKED, b"ZZ\r\n"),

@@ -16,10 +16,6 @@ from gunicorn.glogging import Logger
 from emulator.web.server.worker import Worker
 from tests.support.processes import wait_until
 
-_KEEPS = 16 + 1
-"""So many connections leave room for one: whoever comes next takes the place of another."""
-
-
 class ListenerFirst(selectors.DefaultSelector):
     """Tells of who comes before it tells of what others have sent."""
 
@@ -46,10 +42,11 @@ def listener() -> Iterator[socket.socket]:
 @pytest.fixture
 def worker(listener: socket.socket) -> Iterator[Worker]:
     config = Config()
-    for name, value in {"threads": 1, "worker_connections": _KEEPS, "keepalive": 75}.items():
+    for name, value in {"threads": 1, "worker_connections": 9, "keepalive": 75}.items():
         config.set(name, value)
     worker = Worker(1, os.getppid(), [listener], None, 60, config, Logger(config))
     worker.wsgi = answer
+    worker.descriptors = 1  # whoever comes next takes the place of another
     worker.tpool = worker.get_thread_pool()
     worker.method_queue.init()
     with closing(ListenerFirst(listener)) as worker.poller, closing(worker.method_queue):
@@ -72,7 +69,7 @@ def rounds(worker: Worker, until: Callable[[], bool]) -> None:
 HELD = {
     "a head that is not whole": (
         b"GET / HTTP/1.1\r\n",
-        lambda worker: any(map(worker._was_read, worker._awaiting_head)),
+        lambda worker: any(map(worker._is_late, worker._awaiting_head)),
     ),
     "kept for the next request": (
         b"GET / HTTP/1.1\r\nhost: h\r\n\r\n",
