@@ -173,7 +173,7 @@ def test_requests_beyond_the_limit_of_descriptors_wait_and_those_that_came_are_a
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     request = post_bytes("/v1/chat/completions", body)
     with (
-        ScriptedUpstream(default="Hello.") as upstream,
+        ScriptedUpstream(default=Reply("Hello.", first_delay=0.3)) as upstream,
         proxy(upstream.base_url, tmp_path / "log", command=holding(0, most=64)) as (process, url),
         ExitStack() as opened,
     ):

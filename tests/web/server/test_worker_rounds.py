@@ -16,6 +16,7 @@ from gunicorn.glogging import Logger
 from emulator.web.server.worker import Worker
 from tests.support.processes import wait_until
 
+
 class ListenerFirst(selectors.DefaultSelector):
     """Tells of who comes before it tells of what others have sent."""
 
