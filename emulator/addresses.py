@@ -6,9 +6,11 @@ import re
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from emulator.controls import CONTROLS
+
 _ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages|models)/*$")
 """Endpoint paths that people copy from an API reference; a base URL ends before them."""
-_NOT_IN_URLS = re.compile(r"[\x00-\x20\"'<>\\^`{|}\u200b-\u200f\ufeff]")
+_NOT_IN_URLS = re.compile(rf"[{CONTROLS} \"'<>\\^`{{|}}]")
 """RFC 3986's list and the single quote, which shells and files leave; and characters that nobody sees."""
 _SCHEME = re.compile(r"(?:\w+:/|https?/)?/*")
 """What was probably meant as http://."""

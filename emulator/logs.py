@@ -15,17 +15,21 @@ from typing import TextIO, cast
 
 import structlog
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+from emulator.controls import CONTROLS
+
+_CONTROL = re.compile(f"[{CONTROLS}]")
+_LINE_BREAK = re.compile(r"\s*\n\s*")
 
 
 def _printable(
     _logger: object, _method: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
     """Escape control characters, so that no value (many come from outside) starts a line or moves the
-    cursor."""
+    cursor; the lines of a reason are joined."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable() and name != "exception":
-            event[name] = _CONTROLS.sub(lambda c: c[0].encode("unicode_escape").decode(), value)
+            text = _LINE_BREAK.sub(" | ", value) if name == "reason" else value
+            event[name] = _CONTROL.sub(lambda c: c[0].encode("unicode_escape").decode(), text)
     return event
 
 

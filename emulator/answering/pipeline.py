@@ -134,7 +134,7 @@ class Pipeline:
             chat,
             client,
             route,
-            interpreter_by_default=interpreter_by_default,
+            interpreter_by_default=interpreter_by_default and not self._is_embedded(route),
             order=order,
             hosted=hosted,
             deferred=deferred,
@@ -147,6 +147,12 @@ class Pipeline:
         if request.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
+            if self._is_embedded(route):
+                message = (
+                    "The embedded model of 135 million parameters cannot write programs for the code "
+                    "interpreter: start the proxy before another model, --base-url URL."
+                )
+                raise BadRequest(message, "tools", "model_too_small")
         elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
@@ -227,6 +233,10 @@ class Pipeline:
                 yield from events_before_output if not has_output else ()
                 return
         yield from self._answer(request.with_route(routes[-1]), until, open_run)
+
+    def _is_embedded(self, route: Route) -> bool:
+        """Return True for the model that the proxy starts if no upstream is configured."""
+        return self.settings.local_model and route.settings.base_url == self.settings.base_url
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""

@@ -19,11 +19,12 @@ from urllib3.fields import RequestField
 from urllib3.filepost import encode_multipart_formdata
 
 from emulator import json_codec
+from emulator.controls import CONTROLS
 from emulator.errors import BadRequest
 
 _BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})"?', re.IGNORECASE)
-_UNSAFE = re.compile(r'[\\";=%\x00-\x1f]')
-_NAME = re.compile(r'[^\\";=%\x00-\x1f]{1,200}')
+_UNSAFE = re.compile(rf'[{CONTROLS}\\";=%]')
+_NAME = re.compile(rf'[^{CONTROLS}\\";=%]{{1,200}}')
 """No character that servers unescape, decode or split at in different ways."""
 _SEVERAL = re.compile(r"\s*(?:multipart|message)/", re.IGNORECASE)
 _MAX_NAME = 512

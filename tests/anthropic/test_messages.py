@@ -328,6 +328,24 @@ def test_tools_that_another_service_runs_are_left_out_and_named(
     assert headers["x-emulator-dropped-tools"] == "web_search_20250305, computer_20250124"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_betas_without_effect_are_named(
+    proxy: str, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": ASK, "stream": stream}
+    for sent, ignored in (
+        ("", None),
+        ("claude-code-20250219,mcp-client-2025-11-20, structured-outputs-2025-11-13", None),
+        ("context-1m-2025-08-07,interleaved-thinking-2025-05-14", "context-1m-2025-08-07"),
+        ("compact-2026-09-04, fast-mode-2026-02-01", "compact-2026-09-04, fast-mode-2026-02-01"),
+        ("compact-2026-09-04,compact-2026-09-04", "compact-2026-09-04"),
+        ("a b,<script>,x-2026-01-01", "x-2026-01-01"),
+    ):
+        upstream.reply("Hi.")
+        _, headers, _ = fetch(f"{proxy}/v1/messages", body, {"anthropic-beta": sent})
+        assert headers.get("x-emulator-ignored-betas") == ignored, sent
+
+
 CLIENT_TOOLS = [
     ({"type": "bash_20250124", "name": "bash"}, "bash(command='ls')", {"command": "ls"}),
     (

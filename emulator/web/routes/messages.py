@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
+from emulator.anthropic.betas import ignored_betas
 from emulator.anthropic.error_body import error_body
 from emulator.anthropic.front import answer, count_tokens
 from emulator.anthropic.message import collect
@@ -36,8 +37,12 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
         message_request = parse_body(read_body(settings), MessagesRequest)
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
-            return streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
-        return plain_answer(message.events, collect, message.unsupported_tools)
+            reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
+        else:
+            reply = plain_answer(message.events, collect, message.unsupported_tools)
+        if ignored := ignored_betas(_betas()):
+            reply.headers["x-emulator-ignored-betas"] = ", ".join(ignored)
+        return reply
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:

@@ -26,6 +26,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -190,7 +191,7 @@ def _descriptors_for_requests() -> float:
 
 def _open_descriptors() -> int:
     try:
-        return len(os.listdir("/dev/fd"))
+        return sum(1 for _ in Path("/dev/fd").iterdir())
     except OSError:
         return 0
 

@@ -246,8 +246,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return True
 
     def _is_late(self, connection: Connection) -> bool:
-        """Return False for a new connection, whose head may be on its way, or in its socket (it is there until
-        a whole round has passed)."""
+        """Return False for a new connection: its head may be on its way, or in its socket until a whole round
+        has passed."""
         age = time.monotonic() - (connection.timeout - self.client_seconds)
         return age > _HEAD_SECONDS and self._round - self._awaiting_head[connection] > 1
 

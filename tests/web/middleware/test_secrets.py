@@ -84,6 +84,12 @@ def test_a_path_writes_no_line_of_its_own_into_the_log(
     assert r"\x1b[2Jb\nc\u202ed" in log.getvalue().replace("\\\\", "\\")
 
 
+def test_the_lines_of_a_reason_are_one_line_of_the_log(log: io.StringIO) -> None:
+    """They had a backslash and an n between them, where a person reads them."""
+    structlog.get_logger().warning("failed", reason="the model gave no answer\n  there is no JSON")
+    assert "the model gave no answer | there is no JSON" in log.getvalue()
+
+
 FORGED = "a\nforged line\x1b[2J\u202e\x85forged line"
 TOOL = {"type": "function", "function": {"name": FORGED, "parameters": {"type": "object"}}}
 SAID = {"role": "assistant", "content": FORGED}

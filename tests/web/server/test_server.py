@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -181,6 +182,7 @@ def test_requests_beyond_the_limit_of_descriptors_wait_and_those_that_came_are_a
         connections = [opened.enter_context(connect(url)) for _ in range(80)]
         for connection in connections:  # all bodies are late
             connection.sendall(request[:-1])
+        time.sleep(0.5)
         for connection in connections:
             connection.sendall(request[-1:])
         for connection in connections:

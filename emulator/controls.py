@@ -1,0 +1,5 @@
+"""Characters that no name, address or line of a log has: they end a line, move a cursor, reorder a text, or
+nobody sees them (Unicode's categories Cc, Cf, Zl and Zp, as far as terminals and servers care)."""
+
+CONTROLS = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+"""For the character classes of regular expressions."""
