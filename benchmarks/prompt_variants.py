@@ -27,6 +27,7 @@ from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
 from emulator.answering.python_calls import example, write_call
+from emulator.answering.ways.way import PYTHON
 from emulator.protocol import FunctionCall, Message
 from emulator.tasks import tasks
 from emulator.tools.toolset import SchemaError, Toolset
@@ -83,7 +84,7 @@ def _case(request: str, tools: Sequence[Mapping[str, Any]], calls: Sequence[Any]
 def prompts(case: Case) -> dict[str, list[dict[str, Any]]]:
     """The messages of each prompt: functions, an example and rules, changed in one respect."""
     asked = [Message(role="user", content=case.request)]
-    [system, user] = instruct(asked, case.toolset, CallPolicy(), choose("auto", "any"))
+    [system, user] = instruct(asked, case.toolset, CallPolicy(), choose("auto", "any"), way=PYTHON)
     text = str(system["content"])
     functions, intro, rest = text.partition("Call them in one block like this:\n\n")
     shown, rules = rest.split("\n```\n\n", 1)

@@ -21,6 +21,7 @@ from benchmarks.report import write_section
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
+from emulator.answering.ways.way import PYTHON
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
@@ -89,6 +90,7 @@ def table(count: Callable[[str], int]) -> str:
             Toolset.parse(tools),
             CallPolicy(),
             choose("auto", "any"),
+            way=PYTHON,
         )
         ours = count(system["content"])
         hermes = count(HERMES.format(tools="\n".join(map(json.dumps, tools))))

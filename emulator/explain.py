@@ -19,6 +19,7 @@ from emulator.answering.new_reply import new_reply
 from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
 from emulator.answering.verdicts import UnusableReply
+from emulator.answering.ways.way import Asked
 from emulator.engines import open_programs
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
@@ -88,14 +89,13 @@ def explain(
         raise BadRequest("explain covers function tools, not code_interpreter.", "tools")
     if answer_request.relayed:
         return Explanation((Section("Relayed", "No tool may be called, so nothing is emulated."),))
-    messages, fields = first_turn(answer_request, habit="python")
+    messages, fields, way = first_turn(Asked(request=answer_request, habit="python"))
     profile = answer_request.profile
     shown = [
         Section("Tools as Python", answer_request.toolset.stubs or "none"),
         Section(f"Prompt (profile {profile.name})", "\n\n".join(map(_message, messages))),
     ]
-    constrained = answer_request.expects_json(fields)
-    if constrained and "response_format" in fields:
+    if "response_format" in fields:
         schema = json.dumps(fields["response_format"], indent=1, ensure_ascii=False)
         shown.append(Section("Constraint (response_format)", schema))
     if reply is None:
@@ -114,7 +114,7 @@ def explain(
             answer_request.call_policy,
             None,
             Quotations(request.messages, answer_request.toolset),
-            constrained=constrained,
+            way=way,
         )
         judged = _judged(answer_request, driver, state, reply)
     return Explanation((*shown, *judged.sections), judged.usable)

@@ -158,7 +158,7 @@ def _with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
 
 def _prefill_opening(settings: Settings) -> None:
     """Let the embedded model process the text that starts every prompt, in the background."""
-    from emulator.answering.tiny.turn import opening_messages
+    from emulator.answering.ways.tiny import opening_messages
     from emulator.upstream import local_model
 
     opening = opening_messages(constrained=settings.grammar)

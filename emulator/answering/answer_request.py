@@ -15,7 +15,6 @@ from emulator.answering.call_policy import (
     offered_tools,
     unsupported_types,
 )
-from emulator.answering.custom_template import teaches_label
 from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.forced_call import ForcedCall
 from emulator.answering.profiles import Profile, profile_of
@@ -80,34 +79,6 @@ class AnswerRequest:
             case [tool] if forced and tool.kind == "function":
                 return ForcedCall(tool, self.toolset)
         return None
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether the upstream may constrain the reply to a JSON object of words or calls.
-
-        An answer in the client's own format cannot be one of its strings.
-        """
-        free = self.answer_format is None or self.call_policy.required
-        on = (
-            self.settings.grammar and self.profile.grammar != "off" and not self.chat.shows_programs
-        )
-        return on and free and bool(self.toolset.tools) and self.interpreter is None
-
-    def expects_json(self, fields: Mapping[str, Any]) -> bool:
-        """Return True if the turn with these fields asks for a JSON object of words or calls."""
-        asks = "response_format" in fields or self.profile.grammar == "prompt"
-        return self.is_constrained and asks
-
-    def any_call_acts(self, *, has_interpreter: bool) -> bool:
-        """Return True if every valid call in a block acts: the profile says so, or nothing teaches the model
-        how to label what runs."""
-        profile = self.profile
-        if profile.acts == "any":
-            return True
-        if has_interpreter:
-            return False
-        others = profile.few_shot or profile.chat_template
-        return bool(others or (profile.template and not teaches_label(profile.template)))
 
     def with_route(self, route: Route) -> AnswerRequest:
         """The same request to another upstream."""

@@ -25,7 +25,6 @@ from typing import Any
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.cell_resume import resume_cell
-from emulator.answering.constrained.schema import constraint, reply_schema
 from emulator.answering.deltas import read_deltas
 from emulator.answering.draft import Draft
 from emulator.answering.first_turn import first_turn
@@ -47,6 +46,9 @@ from emulator.answering.verdicts import (
     answer_finish_reason,
     is_truncated,
 )
+from emulator.answering.ways.json_way import JSON
+from emulator.answering.ways.schema import constraint, reply_schema
+from emulator.answering.ways.way import Asked
 from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
@@ -175,16 +177,16 @@ class Answerer:
         current = self.habits.usual_dialect(self._model_key) if request.history.store else "python"
         dialect = dialect_of(chat.messages, current)
         files = session.new_files(chat.messages) if session else []
-        messages, fields = first_turn(
-            request, habit=dialect, ended=ended, session=session, new_files=files
+        prompt = first_turn(
+            Asked(request=request, habit=dialect, ended=ended, session=session, new_files=files)
         )
         state = TurnState(
-            messages,
-            fields,
+            prompt.messages,
+            prompt.fields,
             request.call_policy,
             session,
             Quotations(chat.messages, request.toolset, request.hosted),
-            constrained=request.expects_json(fields),
+            way=prompt.reply,
             uses_label=uses_label(chat.messages),
             new_files=files,
         )
@@ -327,7 +329,7 @@ class Answerer:
             raise state.model_failed(verdict)
         if retry_fields := self._retry_fields(verdict):
             state.fields |= retry_fields
-            state.constrained = True
+            state.way = JSON
         state.add_repair(reply, verdict)
         return None
 

@@ -17,7 +17,7 @@ A block that is neither is returned as text, one about which the model is asked 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Literal
 
 from emulator.answering.continuation import TAIL
@@ -57,16 +57,18 @@ class Draft:
         cell: ReplyCell | None = None,
         stream_calls: Literal["delta", "statement", "block"] = "statement",
         stream_arguments: bool = False,
+        shown: Callable[[DraftBlock], str] = lambda block: block.as_shown,
         forced: ForcedCall | None = None,
     ) -> None:
         """``cell`` with a code interpreter: blocks are then judged at their end. ``stream_calls`` as the
         setting: with "delta" the first call is decided as soon as it has a long text, and with
-        ``stream_arguments`` sent while the model is still writing it. ``forced`` is the only call that the
-        reply may make."""
+        ``stream_arguments`` sent while the model is still writing it. ``shown`` writes a block
+        that does not run for the user; ``forced`` is the only call that the reply may make."""
         self.program = program
         self._cell = cell
         self._judge = judge
         self._quotations = quotations
+        self._shown = shown
         self._forced = forced
         self._reader = StatementReader(
             program.toolset, quotations, program.foreign, forced=forced is not None
@@ -395,7 +397,7 @@ class Draft:
         record_shown(decision.row)
         self._judge.remember_shown(block)
         self._shown_after_calls |= block.has_run
-        text = block.as_python if self._judge.constrained else block.as_shown
+        text = self._shown(block)
         if decision.outcome is Outcome.ASKED:
             self._doubtful.append(block)
             self._judge.has_asked = True

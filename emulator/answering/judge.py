@@ -103,8 +103,6 @@ class Judge:
     """The model was asked about a block, and this reply is its answer."""
     is_asked: Callable[[DraftBlock], bool] = field(default=lambda _: False)
     """Return True if the model was asked about this block."""
-    constrained: bool = False
-    """The reply is JSON: a call that is shown leaves as Python."""
     has_asked: bool = False
     """The model is asked about an earlier block of the reply: what follows belongs to the question."""
     _defined: set[str] = field(default_factory=set)

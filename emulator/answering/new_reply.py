@@ -34,13 +34,11 @@ def new_reply(
     judge = Judge(
         request.toolset,
         required,
-        any_acts=state.constrained
-        or request.any_call_acts(has_interpreter=state.session is not None),
+        any_acts=state.way.any_call_acts,
         # A reply to a request for a block is that block, whatever its label.
         uses_label=state.uses_label and not state.attempt,
         was_asked=state.doubt_questioned or state.quotation_questioned,
         is_asked=state.quotations.was_asked,
-        constrained=state.constrained,
     )
     runs = ProgramRuns(
         driver,
@@ -60,6 +58,7 @@ def new_reply(
         cell=cell,
         stream_calls="block" if chat.shows_programs else settings.stream_calls,
         stream_arguments=bool(chat.stream),
+        shown=state.way.shown,
         forced=request.forced_call,
     )
     hold = bool(state.attempt) or required or request.answer_format is not None
@@ -73,5 +72,5 @@ def new_reply(
         answers_question=state.doubt_questioned,
         unfinished_block=state.unfinished_block,
         follows_words=bool(state.unfinished_block) and state.follows_words,
-        constrained=state.constrained,
+        way=state.way,
     )

@@ -12,6 +12,7 @@ from emulator.answering.transcript import (
     ModelMessage,
     RenderedResult,
     TranscriptSpan,
+    WriteMessage,
     joined,
     other_parts,
     render,
@@ -40,14 +41,11 @@ def seen_history(
     toolset: Toolset,
     ended: EndedProgram | None = None,
     new_files: Sequence[str] = (),
-    *,
-    constrained: bool = False,
+    message: WriteMessage | None = None,
 ) -> list[ModelMessage]:
     """Render the history; ``ended`` is a program or cell that just ended. It ends with ``new_files``.
-
-    With ``constrained`` the assistant's messages are JSON objects of words and calls.
-    """
-    seen = {at: seen_of(message) for at, message in enumerate(messages) if message.seen}
+    ``message`` writes the model's own messages (`transcript`)."""
+    seen = {at: seen_of(one) for at, one in enumerate(messages) if one.seen}
     placed = [
         place
         for one in [*(one.ended for one in seen.values()), ended]
@@ -64,7 +62,7 @@ def seen_history(
     spans.append(TranscriptSpan(len(messages), len(messages), _remark(new_files)))
     spans += [_program(one, messages, toolset) for one in programs]
     spans.sort(key=lambda one: (one.start, one.stop))
-    return transcript(messages, toolset, spans, constrained=constrained)
+    return transcript(messages, toolset, spans, message)
 
 
 def _remark(files: Sequence[str]) -> list[ModelMessage]:

@@ -8,16 +8,13 @@ renders the history. Knows nothing of HTTP or sandboxes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.custom_template import render_custom
 from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.foreign_syntax import foreign_call_syntax
-from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import Profile
 from emulator.answering.program_transcript import seen_history
 from emulator.answering.python_calls import example
@@ -30,6 +27,9 @@ from emulator.answering.transcript import (
 from emulator.programs.ended import EndedProgram
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
+
+if TYPE_CHECKING:
+    from emulator.answering.ways.way import Way
 
 _PYTHON = "Standard library only: no files or network."
 """What programs can use."""
@@ -51,9 +51,9 @@ def instruct(
     answer_format: str = "",
     *,
     ended: EndedProgram | None = None,
+    way: Way,
     habit: str = "python",
     sandbox: SandboxDescription | None = None,
-    constrained: bool = False,
     deferred: DeferredTools | None = None,
     new_files: Sequence[str] = (),
 ) -> list[ModelMessage]:
@@ -61,7 +61,7 @@ def instruct(
 
     ``answer_format`` are the instructions for the form of a final answer, ``ended`` is a
     program that just ended, ``habit`` the dialect of the model's calls, ``sandbox`` describes the
-    interpreter, if there is one. ``constrained``: the reply will be a JSON object of words or calls.
+    interpreter, if there is one.
     ``deferred`` tools are only listed, ``new_files`` are those of the interpreter of which the model does not
     know.
     """
@@ -85,11 +85,10 @@ def instruct(
             taught=foreign_call_syntax(messages),
         )
     elif toolset.tools:
-        instructions = _instructions(
+        instructions = way.instructions(
             shown,
             profile,
             deferred.listing if deferred else "",
-            constrained=constrained,
             stubs=stubs,
             example=example(
                 shown if shown.tools else toolset.subset(toolset.tools[:1]),
@@ -104,27 +103,15 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    history = seen_history(messages, toolset, ended, new_files, constrained=constrained)
+    history = seen_history(messages, toolset, ended, new_files, way.message)
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)
 
 
-def _instructions(
-    toolset: Toolset, profile: Profile, listing: str, *, constrained: bool, **values: str | bool
-) -> str:
-    if profile.template:
-        return render_custom(profile.template, **values)
-    if profile.chat_template and not constrained:
-        with suppress(NoTools):  # it was checked at start, but not with these tools
-            tools = joined(tools_prompt(profile.chat_template, toolset), listing)
-            return render("model_tools.jinja", tools=tools, **values)
-    return _tools_prompt(constrained=constrained, **values)
-
-
 @lru_cache(maxsize=32)  # clients offer the same tools with every request
-def _tools_prompt(*, constrained: bool, **values: str | bool) -> str:
-    return render("constrained.jinja" if constrained else "tools.jinja", **values)
+def tools_instructions(template: str, **values: str | bool) -> str:
+    return render(template, **values)
 
 
 def repair_messages(reply: str, *, constrained: bool = False, **facts: Any) -> list[ModelMessage]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from emulator.answering.answer_format import AnswerFormat, FormatMismatch
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.constrained.reply import ConstrainedSplitter
 from emulator.answering.continuation import Continuation
 from emulator.answering.draft import Draft, HeldText
 from emulator.answering.judge import Place
@@ -18,6 +17,7 @@ from emulator.answering.prose import Prose
 from emulator.answering.recording import record_reply
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.verdicts import FinalReply, UnusableReply, Verdict
+from emulator.answering.ways.way import PYTHON, Way
 from emulator.events import (
     AnswerEvent,
     CallStarted,
@@ -62,20 +62,19 @@ class ReplyReader:
         answers_question: bool = False,
         unfinished_block: str = "",
         follows_words: bool = False,
-        constrained: bool = False,
+        way: Way = PYTHON,
     ) -> None:
         """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is its
         answer. ``answers_question``: it was asked whether a block should run. ``unfinished_block``: the block
         in which the last reply was truncated, if this reply continues it; ``follows_words``: that reply had
-        more than the block. ``constrained``: the reply is a JSON object of words or calls."""
+        more than the block."""
         self.draft = draft
         self.prose = prose
         self._call_policy = choice
         self._format = answer_format
         self._quotation_questioned = quotation_questioned
         self._answers_question = answers_question
-        splitter = ReplySplitter(draft.names, reasoning_start)
-        self._splitter = ConstrainedSplitter(splitter) if constrained else splitter
+        self._splitter = way.splitter(ReplySplitter(draft.names, reasoning_start))
         self._continuation = (
             Continuation(unfinished_block, draft.names) if unfinished_block else None
         )

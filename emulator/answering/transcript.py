@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from emulator.answering.constrained.reply import write_reply
 from emulator.answering.python_calls import fenced, summarize_call, write_call
 from emulator.protocol import FunctionCall, Message
 from emulator.tools.toolset import Toolset
@@ -35,6 +34,8 @@ _PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
 _UNKNOWN_CALL = "a call that is no longer part of this conversation"
 
 ModelMessage = dict[str, Any]
+WriteMessage = Callable[[str, Any, Sequence[FunctionCall], Toolset], Any]
+"""Text, content and calls of a message of the model -> its content as the model wrote it."""
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,29 @@ def transcript(
     messages: Sequence[Message],
     toolset: Toolset,
     spans: Sequence[TranscriptSpan] = (),
-    *,
-    constrained: bool = False,
+    message: WriteMessage | None = None,
 ) -> list[ModelMessage]:
-    """Render the history without the tool role; ``spans`` are in order and do not overlap.
-
-    With ``constrained`` the assistant's messages are JSON objects of words and calls.
-    """
+    """Render the history without the tool role; ``spans`` are in order and do not overlap. ``message`` writes
+    the model's own messages, by default as Python."""
+    write = message or python_message
     rendered: list[ModelMessage] = []
     summaries: dict[str, str] = {}
     at = 0
     for span in spans:
-        rendered += _rendered(messages[at : span.start], summaries, toolset, constrained)
+        rendered += _rendered(messages[at : span.start], summaries, toolset, write)
         rendered += span.messages
-        for message in messages[span.start : span.stop]:
-            summaries |= _summaries(message, toolset)
+        for one in messages[span.start : span.stop]:
+            summaries |= _summaries(one, toolset)
         at = span.stop
-    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, constrained)])
+    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, write)])
+
+
+def python_message(text: str, content: Any, calls: Sequence[FunctionCall], toolset: Toolset) -> Any:
+    """The words, then the calls in a block."""
+    if not calls:
+        return content
+    source = "\n".join(write_call(function, toolset) for function in calls)
+    return render("calls.jinja", text=text, source=source)
 
 
 def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
@@ -134,7 +141,7 @@ def joined(first: Any, second: Any) -> Any:
 
 
 def _rendered(
-    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset, constrained: bool
+    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset, write: WriteMessage
 ) -> list[ModelMessage]:
     """``summaries``: call id -> summary; the calls of ``messages`` are added."""
     rendered: list[ModelMessage] = []
@@ -159,11 +166,8 @@ def _rendered(
         content: Any = message.content if message.other_parts else message.text
         if calls := [*_calls(message)]:
             summaries |= _summaries(message, toolset)
-            if message.role == "assistant" and not constrained:
-                source = "\n".join(write_call(function, toolset) for _, function in calls)
-                content = render("calls.jinja", text=message.text, source=source)
-        if message.role == "assistant" and constrained:
-            content = write_reply(message.text, [function for _, function in calls], toolset)
+        if message.role == "assistant":
+            content = write(message.text, content, [function for _, function in calls], toolset)
         role = "system" if message.role == "developer" else message.role
         if role == "system" and not content:  # it adds tools that do not exist
             continue

@@ -22,12 +22,13 @@ from typing import Any
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.draft import Draft
 from emulator.answering.interpreter_session import InterpreterSession
-from emulator.answering.prompt import cell_messages, repair_messages
+from emulator.answering.prompt import cell_messages
 from emulator.answering.quotations import Quotations
 from emulator.answering.reply_reader import ReplyReader
 from emulator.answering.transcript import ModelMessage
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import CellResult, Fault, UnusableReply
+from emulator.answering.ways.way import PYTHON, Way
 from emulator.errors import ModelFailed
 from emulator.events import Usage
 from emulator.programs.saved import SavedProgram
@@ -48,8 +49,8 @@ class TurnState:
     quotations: Quotations
     """Texts of other authors in the history. The model is asked before a call that it copied from them
     runs."""
-    constrained: bool = False
-    """The upstream constrains the reply to a JSON object."""
+    way: Way = PYTHON
+    """How the replies are read."""
     uses_label: bool = False
     """The model has labelled a block as the prompt says."""
     counter: UsageCounter = field(default_factory=UsageCounter)
@@ -107,9 +108,7 @@ class TurnState:
         self.follows_words = reply.has_words
         if reply.draft.program.has_repeated_calls:
             self.repeated_call = reply.draft
-        exchange = repair_messages(
-            reply.text, kind=verdict.kind, constrained=self.constrained, **_facts(verdict)
-        )
+        exchange = self.way.repair(reply.text, kind=verdict.kind, **_facts(verdict))
         self.messages += exchange
         self.repair_messages += exchange
 

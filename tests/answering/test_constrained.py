@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.constrained.reply import ConstrainedSplitter
-from emulator.answering.constrained.schema import reply_schema
 from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
+from emulator.answering.ways.json_reply import ConstrainedSplitter
+from emulator.answering.ways.schema import reply_schema
 from emulator.reading.events import Text, merge_events
 from emulator.settings import Settings
 from emulator.tools.toolset import BindError, SchemaError, Toolset

@@ -15,14 +15,16 @@ import pytest
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import SandboxDescription, cell_messages, instruct, repair_messages
+from emulator.answering.prompt import SandboxDescription, cell_messages, instruct
 from emulator.answering.python_calls import example
-from emulator.answering.tiny.turn import tiny_turn
 from emulator.answering.transcript import transcript
+from emulator.answering.ways.json_way import JSON
+from emulator.answering.ways.way import PYTHON
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.chat import plain
+from tests.support.first_prompts import tiny_prompt
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import CREATE_EVENT, GET_WEATHER, SEND_MAIL, function, strings
 
@@ -84,12 +86,12 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
     toolset = Toolset.parse([GET_WEATHER, SEND_MAIL])
     profile = choose("auto", MODELS[model])
     if profile.few_shot:
-        turn = tiny_turn(messages, toolset, CHOICES[choice])
-        schema = json.dumps(turn.schema)
-        told = [*turn.messages, {"role": "schema", "content": schema}]
+        tools = [GET_WEATHER, SEND_MAIL]
+        told, schema = tiny_prompt(CONVERSATIONS[conversation], tools, CHOICES[choice])
+        told = [*told, {"role": "schema", "content": json.dumps(schema)}]
     else:
-        constrained = model == "constrained"
-        told = instruct(messages, toolset, CHOICES[choice], profile, constrained=constrained)
+        way = JSON if model == "constrained" else PYTHON
+        told = instruct(messages, toolset, CHOICES[choice], profile, way=way)
     words = written(told)
     assert words == golden(f"{conversation} {choice} {model}", words)
 
@@ -114,7 +116,14 @@ def test_the_words_of_an_interpreter_are_golden(sandbox: str, choice: str) -> No
     files = ["/mnt/data/a.csv", "/mnt/data/b.txt"] if tools else []
     profile = choose("auto", "gpt-4")
     told = instruct(
-        messages, toolset, CHOICES[choice], profile, form, sandbox=place, new_files=files
+        messages,
+        toolset,
+        CHOICES[choice],
+        profile,
+        form,
+        way=PYTHON,
+        sandbox=place,
+        new_files=files,
     )
     words = written(told)
     assert words == golden(f"interpreter {sandbox} {choice}", words)
@@ -151,14 +160,14 @@ REPAIRS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", REPAIRS)
 def test_the_words_of_a_repair_are_golden(kind: str) -> None:
-    told = repair_messages("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
+    told = PYTHON.repair("the reply", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind])
     words = written(told)
     assert words == golden(f"repair {kind}", words)
 
 
 @pytest.mark.parametrize("kind", ["invalid", "required"])
 def test_the_words_of_a_constrained_repair_are_golden(kind: str) -> None:
-    words = written(repair_messages("{}", kind=kind, constrained=True, **REPAIRS[kind]))
+    words = written(JSON.repair("{}", kind=kind, **REPAIRS[kind]))
     assert words == golden(f"repair {kind} constrained", words)
 
 

@@ -18,6 +18,7 @@ from emulator.answering.call_policy import CallPolicy
 from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.profiles import choose
 from emulator.answering.prompt import instruct
+from emulator.answering.ways.way import PYTHON
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
@@ -261,7 +262,7 @@ def sizes(tools: list[Any]) -> tuple[int, int, int]:
     """Characters of the tools as JSON, of their stubs, and of all our words with the stubs."""
     toolset = Toolset.parse(tools)
     hello = [Message(role="user", content="Hi")]
-    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"))
+    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), way=PYTHON)
     as_json = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     return len(as_json), len(toolset.stubs), len(told[0]["content"])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.tiny.turn import opening_messages
+from emulator.answering.ways.tiny import opening_messages
 from emulator.upstream.local_model import MODEL_NAME, read_ahead, serve
 from tests.conftest import StartProxy
 from tests.support.raw_http import send

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
-from emulator.answering.tiny.copying import CopySource
+from emulator.answering.ways.copying import CopySource
 from emulator.tools import expansion
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, reference

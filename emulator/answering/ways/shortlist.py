@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.answering.tiny.copying import FUNCTION_WORDS, CopySource
+from emulator.answering.ways.copying import FUNCTION_WORDS, CopySource
 from emulator.tools.tool import Tool
 
 NAME, DESCRIPTION, ARGUMENT = 3.0, 2.0, 1.0

@@ -1,1 +1,0 @@
-"""What very small models need: examples, few tools, and values copied from the request."""

@@ -1,0 +1,109 @@
+"""The interface of a way to ask a model, and the ordinary way: Python in labelled blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.custom_template import render_custom
+from emulator.answering.draft_block import DraftBlock
+from emulator.answering.model_template import NoTools, tools_prompt
+from emulator.answering.profiles import Profile
+from emulator.answering.prompt import instruct, repair_messages, tools_instructions
+from emulator.answering.reply_splitter import ReplySplitter
+from emulator.answering.transcript import ModelMessage, joined, python_message, render
+from emulator.programs.ended import EndedProgram
+from emulator.protocol import FunctionCall
+from emulator.tools.toolset import Toolset
+
+if TYPE_CHECKING:
+    from emulator.answering.interpreter_session import InterpreterSession
+    from emulator.answering.ways.json_reply import ConstrainedSplitter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a prompt is made of."""
+
+    request: AnswerRequest
+    habit: str
+    """The dialect of the model's calls."""
+    ended: EndedProgram | None = None
+    """A program that just ended."""
+    session: InterpreterSession | None = None
+    new_files: Sequence[str] = ()
+    """Files of the interpreter of which the model does not know."""
+
+    @property
+    def format_text(self) -> str:
+        """The instructions for the form of a final answer."""
+        form = self.request.answer_format
+        return form.instructions if form else ""
+
+
+class Prompt(NamedTuple):
+    messages: list[ModelMessage]
+    fields: dict[str, Any]
+    """The other fields of the upstream's request."""
+    reply: Way
+    """How its reply is read."""
+
+
+@dataclass(frozen=True)
+class Way:
+    any_call_acts: bool = False
+    """Every valid call in a block acts: nothing teaches the model how to label what runs."""
+
+    def prompt(self, asked: Asked, fields: dict[str, Any]) -> Prompt:
+        """The prompt that ends in the last message of ``asked``; ``fields`` are the client's."""
+        request, session = asked.request, asked.session
+        messages = instruct(
+            request.chat.messages,
+            request.toolset,
+            request.call_policy,
+            request.profile,
+            asked.format_text,
+            way=self,
+            ended=asked.ended,
+            habit=asked.habit,
+            sandbox=session.describe_sandbox() if session else None,
+            deferred=request.deferred,
+            new_files=asked.new_files,
+        )
+        return Prompt(messages, fields, self)
+
+    def instructions(
+        self, toolset: Toolset, profile: Profile, listing: str, **values: str | bool
+    ) -> str:
+        """How to call the ``toolset``; ``listing`` names functions that it lacks."""
+        if profile.template:
+            return render_custom(profile.template, **values)
+        if profile.chat_template:
+            with suppress(NoTools):  # it was checked at start, but not with these tools
+                tools = joined(tools_prompt(profile.chat_template, toolset), listing)
+                return render("model_tools.jinja", tools=tools, **values)
+        return tools_instructions("tools.jinja", **values)
+
+    def message(
+        self, text: str, content: Any, calls: Sequence[FunctionCall], toolset: Toolset
+    ) -> Any:
+        """The content of an earlier message of the model, as it wrote it."""
+        return python_message(text, content, calls, toolset)
+
+    def splitter(self, splitter: ReplySplitter) -> ReplySplitter | ConstrainedSplitter:
+        """What splits a reply."""
+        return splitter
+
+    def shown(self, block: DraftBlock) -> str:
+        """A block that is not run, as the user reads it."""
+        return block.as_shown
+
+    def repair(self, reply: str, **facts: Any) -> list[ModelMessage]:
+        """An unusable reply and the request for a better one (prompts/repair.jinja)."""
+        return repair_messages(reply, **facts)
+
+
+PYTHON = Way()
