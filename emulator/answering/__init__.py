@@ -7,9 +7,9 @@ events of one answer. The events go to any front (Chat Completions, Responses, M
 
 * relayed: nothing to emulate; `relay` passes the upstream's chunks on;
 * native: the upstream calls tools itself; `native` passes its chunks on and repairs its calls;
-* emulated: the model writes Python; `answerer` asks turn by turn. `first_turn` builds the prompt
-  in the model's way (`ways`),  `reply_reader` reads one reply, `draft` runs its code (`reply_program`, `reply_cell`), `turn_state` holds
-  what later turns need, from which `new_reply` sets up the reader of the next reply.
+* emulated: the model writes Python; `answerer` asks turn by turn. `first_turn` builds the prompt in the
+  model's way (`ways`), `reply_reader` reads one reply, `draft` runs its code (`reply_program`, `reply_cell`),
+  `turn_state` holds what later turns need, from which `new_reply` sets up the reader of the next reply.
 
 With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for the
 answer again with the results; `hosted_offer` makes functions of the tools. `emulator.history` has
