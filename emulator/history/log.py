@@ -151,7 +151,9 @@ def recall(
         raise StoreUnavailable("The results of hosted calls are damaged")
     values = {key: value for key, row in rows.items() if (value := _opened(row)) is not None}
     answers = {at: _load(values[key]) for key, at in places.items() if key in values}
-    waiting = {at: SavedProgram.load(values[key]) for key, at in programs.items() if key in values}
+    # The last one has all that the earlier ones have.
+    last = max(((at, key) for key, at in programs.items() if key in values), default=None)
+    waiting = {} if last is None else {last[0]: SavedProgram.load(values[last[1]])}
     known = [json_codec.loads(values[key]) for key in results if key in values]
     returned = {call: HostedResult(**result) for one in known for call, result in one.items()}
     return History(store, keys, messages, _recalled(messages, answers, waiting), returned)
