@@ -144,12 +144,13 @@ def recall(
             raise StoreUnavailable(f"{problem}: {error}") from error
         log.warning("the history is shown as the client has it", reason=str(error))
         return History(store, keys, messages, messages)
-    unreadable = {key for key, row in rows.items() if row and _opened(row) is None}
+    opened = {key: _opened(row) for key, row in rows.items() if row}
+    unreadable = {key for key, value in opened.items() if value is None}
     if unreadable:
         log.warning("the history lacks what the model saw", reason="records are damaged")
     if may_repeat_calls and unreadable & {*results}:
         raise StoreUnavailable("The results of hosted calls are damaged")
-    values = {key: value for key, row in rows.items() if (value := _opened(row)) is not None}
+    values = {key: value for key, value in opened.items() if value is not None}
     answers = {at: _load(values[key]) for key, at in places.items() if key in values}
     # The last one has all that the earlier ones have.
     last = max(((at, key) for key, at in programs.items() if key in values), default=None)
