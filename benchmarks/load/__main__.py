@@ -48,12 +48,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 CALLS = (5, 20, 60, 120)
 SERVERS = ("bare", "reparsed", "proxy", "litellm")
 RATIOS = (
-    ("plain, a reply of 1 chunk", "bare", 2.0),
-    ("plain, a reply of 1 chunk", "litellm", 0.1),
-    ("streamed, 50 chunks 1 ms apart", "bare", 1.4),
-    ("streamed, 50 chunks 1 ms apart", "reparsed", 1.4),
-    ("emulated call, plain", "litellm", 0.15),
-    ("emulated call, streamed", "litellm", 0.15),
+    ("plain, a reply of 1 chunk", "reparsed", 2.2),
+    ("streamed, 50 chunks 1 ms apart", "reparsed", 1.5),
+    ("emulated call, plain", "reparsed", 2.5),
+    ("emulated call, streamed", "reparsed", 2.2),
 )
 """Case, the server compared with, and the most CPU that the proxy may use as a multiple of that server's."""
 _STORED = Path(__file__).with_name("ratios.json")
@@ -268,6 +266,8 @@ def verdicts(
         memory = idle["proxy"][0] / idle["litellm"][0]
         rows.append(("idle memory / LiteLLM", memory, 0.4, "x"))
     costs = {growth.name: (growth.sizes, figures) for growth, figures in grown}
+    _, histories = costs["history, emulated call"]
+    rows.append(("CPU: 1,600 messages of history, emulated call", histories[-1].least, 25, "ms"))
     for name, size, most in (
         ("history, passed through", 400, 10.0),
         ("history, emulated call", 400, 10.0),
@@ -277,10 +277,8 @@ def verdicts(
         rows.append((f"CPU added by {size} {what}", _between(size, *costs[name]), most, "ms"))
     rows.append(("added time to first chunk, p50", added["proxy"], 2.0, "ms"))
     rows.append(("time from start to ready", statistics.median(starts), 2.0, "s"))
-    late = 1000 * streams.late_median
-    rows.append(
-        (f"delay of the first chunk with {streams.count} slow streams, p50", late, 100, "ms")
-    )
+    late = f"delay of the first chunk with {streams.count} slow streams"
+    rows.append((f"{late}, p99", 1000 * streams.late_most, 15, "ms"))
     return [
         f"| {name} <= {most:g} {unit} | {value:.2f} {unit} | {'met' if value <= most else 'missed'} |"
         for name, value, most, unit in rows

@@ -10,7 +10,7 @@ from benchmarks.load import requests
 
 ALL = ("bare", "reparsed", "proxy", "litellm")
 OURS = ("proxy",)
-PROXIES = ("proxy", "litellm")
+PROXIES = ("reparsed", "proxy", "litellm")
 Bodies = Callable[[int], list[bytes]]
 """So many requests."""
 
@@ -56,7 +56,7 @@ EMULATED = (
     Case("emulated call, streamed", same(chat("call", tools=ONE, stream=True)), PROXIES),
     Case("emulated call, different each time", others("fresh"), OURS),
 )
-"""LiteLLM is asked the same, tools and all, and passes the same reply on as text: it emulates nothing."""
+"""The others are asked the same, tools and all, and pass the same reply on as text: they emulate nothing."""
 
 
 @dataclass(frozen=True)
