@@ -27,7 +27,7 @@ from emulator.answering.draft_block import DraftBlock
 from emulator.answering.python_calls import write_call
 from emulator.answering.quoted_texts import quoted_texts
 from emulator.answering.transcript import render_calls
-from emulator.answering.written_calls import WrittenCall, written_calls
+from emulator.answering.written_calls import WORDS, WrittenCall, written_calls
 from emulator.cached_property import cached_property
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.programs.program import Call
@@ -137,7 +137,9 @@ class Quotations:
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
         )
         names = {call.name, tool.name} if tool else {call.name}
-        for text, name in product([*self._lower_texts, *self._descriptions(call)], names):
+        texts = self._texts([WORDS.findall(name.casefold()) for name in names])
+        lower = [*dict.fromkeys(text.casefold() for text in texts)]
+        for text, name in product([*lower, *self._descriptions(call)], names):
             self._searched += len(text)
             for found in call.candidates(text, name, parameters, unfinished=unfinished):
                 self._searched += _CANDIDATE
@@ -150,7 +152,7 @@ class Quotations:
     def _occurs(self, pattern: str) -> bool:
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        for reading in self._texts:
+        for reading in self._texts([[word.casefold()]]):
             self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
@@ -164,15 +166,19 @@ class Quotations:
                 at = text.find(pattern, at + len(pattern))
         return False
 
-    @cached_property
-    def _texts(self) -> list[str]:
-        """The readings of each text that another author wrote."""
-        texts = (text for message in self._messages for text in _passed_on(message))
-        return [*dict.fromkeys(reading for text in texts for reading in _readings(text) if reading)]
+    def _texts(self, names: Sequence[Sequence[str]]) -> list[str]:
+        """The readings of the texts of other authors that may have all words of one of ``names``."""
+        readings = (
+            reading
+            for passage in self._passages
+            if passage.may_have(names)
+            for reading in passage.readings
+        )
+        return [*dict.fromkeys(readings)]
 
     @cached_property
-    def _lower_texts(self) -> list[str]:
-        return [*dict.fromkeys(text.casefold() for text in self._texts)]
+    def _passages(self) -> list[_Passage]:
+        return [_Passage(one) for one in self._messages if one.role != "assistant"]
 
     def _descriptions(self, call: WrittenCall) -> Iterable[str]:
         """What the servers that do not run this call say of their tools."""
@@ -205,12 +211,23 @@ class Quotations:
         return frozenset(call.key for one in sources for call in written_calls(one, names) if call)
 
 
-def _passed_on(message: Message) -> Iterable[str]:
-    """The parts of a message that its author did not write."""
-    if message.role == "assistant":
-        return ()
-    is_result = message.role in ("tool", "function")
-    return (message.text,) if is_result else quoted_texts(message.text)
+class _Passage:
+    """A message with parts that its author did not write. It is read only if it may have what is searched."""
+
+    def __init__(self, message: Message) -> None:
+        self._text = message.text
+        self._is_result = message.role in ("tool", "function")
+        self._lower = self._text.casefold()
+
+    def may_have(self, names: Sequence[Sequence[str]]) -> bool:
+        """Return False if the text lacks a word of each name. Escaped text may have any."""
+        is_escaped = "\\" in self._text or "&" in self._text
+        return is_escaped or any(all(word in self._lower for word in name) for name in names)
+
+    @cached_property
+    def readings(self) -> list[str]:
+        parts = (self._text,) if self._is_result else quoted_texts(self._text)
+        return [reading for part in parts for reading in _readings(part) if reading]
 
 
 def _readings(text: str) -> Iterator[str]:
