@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emulator import json_codec
@@ -30,30 +30,9 @@ class Keys:
     start: Sequence[str] = ()
     """What is the same in all requests of a conversation: the model, the kinds of tools."""
 
-    def answers(self, messages: Sequence[Message]) -> Iterator[tuple[int, str, bool]]:
-        """Place and key of each answer, and whether it has no key but the conversation."""
-        digest = hashlib.sha256(json_codec.dumps([self.client, *self.start]))
-        result, role = "", ""
-        for at, message in enumerate(messages):
-            if message.role != "assistant" or role != "assistant":
-                digest.update(f"\n{message.role}\n".encode())
-            digest.update(canonical(message))
-            role = message.role
-            if message.role == "tool":
-                result = message.tool_call_id or ""
-            elif result and message.asks:
-                result = ""
-            elif message.role == "assistant":
-                if message.tool_calls and message.tool_calls[0].id:
-                    yield at, self._key("answer", message.tool_calls[0].id), False
-                elif result:
-                    yield at, self._key("answer", result, _squeezed(message.text)), False
-                else:
-                    yield at, f"answer:{digest.hexdigest()}", True
-
     def open_program(self, call: str) -> str:
         """The key of the program that waits for the result of ``call``, and of calls made with it."""
-        return self._key("open", call[:-4])  # as `events.call_id` makes them
+        return self.of("open", call[:-4])  # as `events.call_id` makes them
 
     def results(self, messages: Sequence[Message]) -> list[str]:
         """The keys of the hosted calls that the answer to ``messages`` may have made already.
@@ -64,12 +43,47 @@ class Keys:
         last = last_result(messages)
         ends = [last.tool_call_id] if last.role == "tool" else []
         decided = [message.tool_call_id for message in messages if message.approval is not None]
-        return [self._key("results", result) for result in dict.fromkeys(decided + ends) if result]
+        return [self.of("results", result) for result in dict.fromkeys(decided + ends) if result]
 
-    def _key(self, kind: str, *names: str) -> str:
+    def of(self, kind: str, *names: str) -> str:
         # Call ids are no secret (clients show, log and share conversations): the client is part of the key.
         text = json_codec.dumps([self.client, *names])
         return f"{kind}:{hashlib.sha256(text).hexdigest()}"
+
+
+class Walk:
+    """A walk over the messages of a conversation; a copy continues it with others."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._digest = hashlib.sha256(json_codec.dumps([keys.client, *keys.start]))
+        self._role = self._result = ""
+
+    def __copy__(self) -> Walk:
+        other = Walk(self._keys)
+        vars(other).update(vars(self), _digest=self._digest.copy())
+        return other
+
+    def pass_on(self, message: Message) -> tuple[str, bool] | None:
+        """The key of an answer, and whether it has no key but the conversation; None for other messages."""
+        if message.role != "assistant" or self._role != "assistant":
+            self._digest.update(f"\n{message.role}\n".encode())
+        self._digest.update(canonical(message))
+        self._role = message.role
+        if message.role == "tool":
+            self._result = message.tool_call_id or ""
+        elif self._result and message.asks:
+            self._result = ""
+        elif message.role == "assistant":
+            return self._key_of(message)
+        return None
+
+    def _key_of(self, answer: Message) -> tuple[str, bool]:
+        if answer.tool_calls and answer.tool_calls[0].id:
+            return self._keys.of("answer", answer.tool_calls[0].id), False
+        if self._result:
+            return self._keys.of("answer", self._result, _squeezed(answer.text)), False
+        return f"answer:{self._digest.hexdigest()}", True
 
 
 def canonical(message: Message) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ import structlog
 from emulator import json_codec
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.errors import StoreUnavailable
-from emulator.history.keys import Keys
+from emulator.history.keys import Keys, Walk
 from emulator.history.seen import Seen, seen_of
 from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.programs.saved import SavedProgram
@@ -44,6 +45,8 @@ class History:
 
     store: Documents[bytes] | None = None
     keys: Keys = field(default_factory=lambda: Keys(""))
+    walk: Walk = field(default_factory=lambda: Walk(Keys("")))
+    """Over ``messages``."""
     messages: Sequence[Message] = ()
     """As the client sent them."""
     recalled: Sequence[Message] = ()
@@ -71,7 +74,8 @@ class History:
         if self.store is None:
             return
         answer = messages[_last_of_assistant(messages)]
-        *_, (_, key, is_ambiguous) = self.keys.answers([*self.messages, *visible])
+        walk = copy(self.walk)
+        *_, (key, is_ambiguous) = filter(None, map(walk.pass_on, visible))
         own = {call.id for message in visible for call in message.tool_calls or ()}
         value = _dump(messages, own)
         if len(value) > MAX_VALUE_BYTES:
@@ -125,10 +129,12 @@ def recall(
     keys = Keys(client, (chat.model, *kinds))
     messages = chat.messages
     if store is None:
-        return History(None, keys, messages, messages)
+        return History(messages=messages, recalled=messages)
     places: dict[str, int] = {}
-    for at, key, _ in keys.answers(messages):
-        places.setdefault(key, at)
+    walk = Walk(keys)
+    for at, message in enumerate(messages):
+        if found := walk.pass_on(message):
+            places.setdefault(found[0], at)
     programs = {
         keys.open_program(call.id): at
         for at in _of_last_question(messages)
@@ -143,7 +149,7 @@ def recall(
             problem = "The results of hosted calls cannot be read at the moment"
             raise StoreUnavailable(f"{problem}: {error}") from error
         log.warning("the history is shown as the client has it", reason=str(error))
-        return History(store, keys, messages, messages)
+        return History(store, keys, walk, messages, messages)
     opened = {key: _opened(row) for key, row in rows.items() if row}
     unreadable = {key for key, value in opened.items() if value is None}
     if unreadable:
@@ -157,7 +163,8 @@ def recall(
     waiting = {} if last is None else {last[0]: SavedProgram.load(values[last[1]])}
     known = [json_codec.loads(values[key]) for key in results if key in values]
     returned = {call: HostedResult(**result) for one in known for call, result in one.items()}
-    return History(store, keys, messages, _recalled(messages, answers, waiting), returned)
+    recalled = _recalled(messages, answers, waiting)
+    return History(store, keys, walk, messages, recalled, returned)
 
 
 def _of_last_question(messages: Sequence[Message]) -> range:
