@@ -27,7 +27,7 @@ from emulator.answering.draft_block import DraftBlock
 from emulator.answering.python_calls import write_call
 from emulator.answering.quoted_texts import quoted_texts
 from emulator.answering.transcript import render_calls
-from emulator.answering.written_calls import WORDS, WrittenCall, written_calls
+from emulator.answering.written_calls import WrittenCall, name_pattern, written_calls
 from emulator.cached_property import cached_property
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.programs.program import Call
@@ -137,7 +137,7 @@ class Quotations:
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
         )
         names = {call.name, tool.name} if tool else {call.name}
-        texts = self._texts([WORDS.findall(name.casefold()) for name in names])
+        texts = self._texts("|".join(map(name_pattern, names)))
         lower = [*dict.fromkeys(text.casefold() for text in texts)]
         for text, name in product([*lower, *self._descriptions(call)], names):
             self._searched += len(text)
@@ -152,7 +152,7 @@ class Quotations:
     def _occurs(self, pattern: str) -> bool:
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        for reading in self._texts([[word.casefold()]]):
+        for reading in self._texts(re.escape(word.casefold())):
             self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
@@ -166,15 +166,12 @@ class Quotations:
                 at = text.find(pattern, at + len(pattern))
         return False
 
-    def _texts(self, names: Sequence[Sequence[str]]) -> list[str]:
-        """The readings of the texts of other authors that may have all words of one of ``names``."""
-        readings = (
-            reading
-            for passage in self._passages
-            if passage.may_have(names)
-            for reading in passage.readings
-        )
-        return [*dict.fromkeys(readings)]
+    def _texts(self, pattern: str) -> list[str]:
+        """The readings of the texts of other authors in which a pattern may be found. Escaped text is always
+        read."""
+        search = re.compile(pattern).search
+        found = [one for one in self._passages if one.is_escaped or search(one.lower)]
+        return [*dict.fromkeys(reading for one in found for reading in one.readings)]
 
     @cached_property
     def _passages(self) -> list[_Passage]:
@@ -212,17 +209,13 @@ class Quotations:
 
 
 class _Passage:
-    """A message with parts that its author did not write. It is read only if it may have what is searched."""
+    """A message with parts that its author did not write. They are found only if the message is read."""
 
     def __init__(self, message: Message) -> None:
         self._text = message.text
         self._is_result = message.role in ("tool", "function")
-        self._lower = self._text.casefold()
-
-    def may_have(self, names: Sequence[Sequence[str]]) -> bool:
-        """Return False if the text lacks a word of each name. Escaped text may have any."""
-        is_escaped = "\\" in self._text or "&" in self._text
-        return is_escaped or any(all(word in self._lower for word in name) for name in names)
+        self.lower = self._text.casefold()
+        self.is_escaped = "\\" in self._text or "&" in self._text
 
     @cached_property
     def readings(self) -> list[str]:

@@ -34,8 +34,8 @@ _PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
 _UNKNOWN_CALL = "a call that is no longer part of this conversation"
 
 ModelMessage = dict[str, Any]
-WriteMessage = Callable[[str, Any, Sequence[FunctionCall], Toolset], Any]
-"""Text, content and calls of a message of the model -> its content as the model wrote it."""
+WriteMessage = Callable[[str, Sequence[FunctionCall], Toolset], str]
+"""Text and calls of a message of the model -> the message as the model wrote it."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,17 @@ def transcript(
     message: WriteMessage | None = None,
 ) -> list[ModelMessage]:
     """Render the history without the tool role; ``spans`` are in order and do not overlap. ``message`` writes
-    the model's own messages, by default as Python."""
-    write = message or python_message
+    the model's own messages; without it only calls are rewritten, as Python."""
     rendered: list[ModelMessage] = []
     summaries: dict[str, str] = {}
     at = 0
     for span in spans:
-        rendered += _rendered(messages[at : span.start], summaries, toolset, write)
+        rendered += _rendered(messages[at : span.start], summaries, toolset, message)
         rendered += span.messages
         for one in messages[span.start : span.stop]:
             summaries |= _summaries(one, toolset)
         at = span.stop
-    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, write)])
-
-
-def python_message(text: str, content: Any, calls: Sequence[FunctionCall], toolset: Toolset) -> Any:
-    """The words, then the calls in a block."""
-    if not calls:
-        return content
-    source = "\n".join(write_call(function, toolset) for function in calls)
-    return render("calls.jinja", text=text, source=source)
+    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, message)])
 
 
 def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
@@ -141,7 +132,10 @@ def joined(first: Any, second: Any) -> Any:
 
 
 def _rendered(
-    messages: Sequence[Message], summaries: dict[str, str], toolset: Toolset, write: WriteMessage
+    messages: Sequence[Message],
+    summaries: dict[str, str],
+    toolset: Toolset,
+    write: WriteMessage | None,
 ) -> list[ModelMessage]:
     """``summaries``: call id -> summary; the calls of ``messages`` are added."""
     rendered: list[ModelMessage] = []
@@ -166,8 +160,11 @@ def _rendered(
         content: Any = message.content if message.other_parts else message.text
         if calls := [*_calls(message)]:
             summaries |= _summaries(message, toolset)
-        if message.role == "assistant":
-            content = write(message.text, content, [function for _, function in calls], toolset)
+        if message.role == "assistant" and write is not None:
+            content = write(message.text, [function for _, function in calls], toolset)
+        elif message.role == "assistant" and calls:
+            source = "\n".join(write_call(function, toolset) for _, function in calls)
+            content = render("calls.jinja", text=message.text, source=source)
         role = "system" if message.role == "developer" else message.role
         if role == "system" and not content:  # it adds tools that do not exist
             continue

@@ -20,7 +20,7 @@ from sandbox.parsing import parse, walk
 
 Words = tuple[str | float, ...]
 
-WORDS = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+")
 _SYNTAX = frozenset(
     "action analysis arg args argument arguments begin call channel commentary false function functions id"
     " index input inputs invoke json key kwargs message name number object param parameter parameters params"
@@ -39,7 +39,7 @@ _TAG_BEFORE = 60
 _MAX_SKIPPED = 12
 _GAP = 400
 """Characters between two words of a call."""
-_MAX_VALUES, _MAX_WORDS = 50, 200
+_MAX_VALUES, _MAX__WORD = 50, 200
 _OPENS = re.compile(r"[({\[<>:=]")
 _CLOSES = re.compile(r"[)}\]<]")
 _EMPTY = re.compile(r"[({<>].*?[)}\]<]|/>", re.DOTALL)
@@ -70,23 +70,28 @@ class WrittenCall:
 
         ``parameters`` are the names of the tool's parameters. ``unfinished``: the last value goes on.
         """
-        name = WORDS.findall(spelling.casefold())
+        name = _WORD.findall(spelling.casefold())
         if not name or name[0] not in text:
             return
         values = [_words(value) for value in self.values]
         if unfinished and values:
             values[-1] = values[-1][:-1]  # the last word may be incomplete
         # A quotation of the beginning of so long a call is one of the call.
-        unfinished |= len(values) > _MAX_VALUES or any(len(words) > _MAX_WORDS for words in values)
-        values = [words[:_MAX_WORDS] for words in values[:_MAX_VALUES]]
-        between = _SYNTAX.union(name, *(WORDS.findall(one.casefold()) for one in parameters))
-        pattern = re.compile(r"[\W_]{0,3}".join(map(re.escape, name)) + r"(?!\w)(?::\d{1,4})?")
+        unfinished |= len(values) > _MAX_VALUES or any(len(words) > _MAX__WORD for words in values)
+        values = [words[:_MAX__WORD] for words in values[:_MAX_VALUES]]
+        between = _SYNTAX.union(name, *(_WORD.findall(one.casefold()) for one in parameters))
+        pattern = re.compile(name_pattern(spelling) + r"(?!\w)(?::\d{1,4})?")
         at = text.find(name[0])
         while at >= 0:
             match = pattern.match(text, at)
             if match and not _NOT_BEFORE.search(text, max(0, at - 20), at):
                 yield _follow(text, match.end(), values, between, unfinished)
             at = text.find(name[0], at + 1)
+
+
+def name_pattern(spelling: str) -> str:
+    """A pattern of a name in lower case, whatever is between its words."""
+    return r"[\W_]{0,3}".join(map(re.escape, _WORD.findall(spelling.casefold())))
 
 
 def _follow(
@@ -96,7 +101,7 @@ def _follow(
     remaining = sorted(filter(None, values), key=len, reverse=True)
     without_words, opened, skipped = not remaining, False, 0
     while True:
-        word = WORDS.search(text, at)
+        word = _WORD.search(text, at)
         gap = text[at : min(word.start() if word else len(text), at + _GAP)]
         if not remaining:
             closed = unfinished or _is_closed(gap, word is None, without_words)
@@ -119,7 +124,7 @@ def _follow(
 
 
 def _next_word(text: str, at: int) -> int:
-    word = WORDS.search(text, at)
+    word = _WORD.search(text, at)
     return word.start() if word else len(text)
 
 
@@ -144,7 +149,7 @@ def _is_closed(gap: str, at_end: bool, without_words: bool) -> bool:
 def _words_end(text: str, at: int, words: Words) -> int:
     """The index after ``words`` if they are the next words of ``text``, otherwise 0."""
     for expected in words:
-        word = WORDS.search(text, at)
+        word = _WORD.search(text, at)
         if word is None:
             return 0
         if isinstance(expected, float):
@@ -171,7 +176,7 @@ def _words(value: Any) -> Words:
             return ("none",)
         case int() | float() if not isinstance(value, bool) and abs(value) < _MAX_NUMBER:
             return (abs(float(value)),)
-    return tuple(WORDS.findall(str(value).casefold()))
+    return tuple(_WORD.findall(str(value).casefold()))
 
 
 def written_calls(code: Statement | str, names: Collection[str]) -> list[WrittenCall | None]:

@@ -9,7 +9,7 @@ every call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,9 @@ from emulator.answering.draft_block import DraftBlock
 from emulator.answering.profiles import Profile
 from emulator.answering.prompt import repair_messages, tools_instructions
 from emulator.answering.reply_splitter import ReplySplitter
-from emulator.answering.transcript import ModelMessage
+from emulator.answering.transcript import ModelMessage, WriteMessage
 from emulator.answering.ways.json_reply import ConstrainedSplitter, write_reply
 from emulator.answering.ways.way import Asked, Prompt, Way
-from emulator.protocol import FunctionCall
 from emulator.tools.toolset import Toolset
 
 
@@ -40,14 +39,9 @@ class JsonWay(Way):
             return super().instructions(toolset, profile, listing, **values)
         return tools_instructions("constrained.jinja", **values)
 
-    def message(
-        self,
-        text: str,
-        content: Any,  # noqa: ARG002 - an object has words only
-        calls: Sequence[FunctionCall],
-        toolset: Toolset,
-    ) -> Any:
-        return write_reply(text, calls, toolset)
+    @property
+    def message(self) -> WriteMessage:
+        return write_reply
 
     def splitter(self, splitter: ReplySplitter) -> ConstrainedSplitter:
         return ConstrainedSplitter(splitter)

@@ -14,9 +14,8 @@ from emulator.answering.model_template import NoTools, tools_prompt
 from emulator.answering.profiles import Profile
 from emulator.answering.prompt import instruct, repair_messages, tools_instructions
 from emulator.answering.reply_splitter import ReplySplitter
-from emulator.answering.transcript import ModelMessage, joined, python_message, render
+from emulator.answering.transcript import ModelMessage, WriteMessage, joined, render
 from emulator.programs.ended import EndedProgram
-from emulator.protocol import FunctionCall
 from emulator.tools.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -87,11 +86,10 @@ class Way:
                 return render("model_tools.jinja", tools=tools, **values)
         return tools_instructions("tools.jinja", **values)
 
-    def message(
-        self, text: str, content: Any, calls: Sequence[FunctionCall], toolset: Toolset
-    ) -> Any:
-        """The content of an earlier message of the model, as it wrote it."""
-        return python_message(text, content, calls, toolset)
+    @property
+    def message(self) -> WriteMessage | None:
+        """Writes an earlier message of the model as the model did; None: calls as Python."""
+        return None
 
     def splitter(self, splitter: ReplySplitter) -> ReplySplitter | ConstrainedSplitter:
         """What splits a reply."""
