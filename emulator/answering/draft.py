@@ -137,6 +137,8 @@ class Draft:
         """Return True if a block that begins like this may wait with the unsettled ones."""
         if any(block.cell is not None for block in self._unsettled):
             return False
+        if self._cell is not None and dialect == "python":
+            return False  # what became of the calls before it decides whether it is a cell
         return not DraftBlock(dialect, READERS[dialect](self.names), [raw], True).is_trusted
 
     @property
@@ -234,7 +236,9 @@ class Draft:
         block.pieces.append(raw)
         self._block = None
         if self._cell is not None:
-            if (yield from self._end_cell(self._cell, block, cut_off=cut_off)):
+            # After calls a block is a part of their program: it waits for their results.
+            may_be_cell = not self.program.calls
+            if may_be_cell and (yield from self._end_cell(self._cell, block, cut_off=cut_off)):
                 return
             self._reader.feed(block, block.inner)
         self._last_dialect = block.dialect

@@ -60,6 +60,52 @@ def test_a_labelled_cell_that_acts_runs_at_once(
     assert len(upstream.requests) == 1
 
 
+JSON_CALL = '```json\n{"name": "%s", "arguments": {"path": "a.txt"}}\n```'
+
+
+@BOTH
+def test_a_call_that_acts_before_a_cell_is_shown_and_the_cell_runs(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """It was lost: neither made nor shown."""
+    upstream.reply(f"{JSON_CALL % 'delete_file'}\n\n{PYTHON}", "It is 42.")
+    completion = ask(client, model="m", messages=GO, tools=TOOLS)
+    assert calls(completion) == []
+    content = completion.choices[0].message.content
+    assert "delete_file" in content and content.endswith("It is 42.")
+    assert "42" in upstream.requests[1]["messages"][-1]["content"]
+
+
+@BOTH
+def test_a_call_that_reads_before_a_cell_is_made_and_the_cell_waits_for_its_result(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """Both ran, and the model never saw what the cell printed."""
+    tools = [INTERPRETER, function("get_file", strings("path"), "Read a file.")]
+    upstream.reply(f"{JSON_CALL % 'get_file'}\n\n{PYTHON}")
+    completion = ask(client, model="m", messages=GO, tools=tools)
+    assert calls(completion) == [("get_file", {"path": "a.txt"})]
+    assert len(upstream.requests) == 1
+
+
+@BOTH
+def test_if_the_model_is_asked_about_two_cells_both_run(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """Only the last one ran."""
+    other = DELETE.replace("a.txt", "b.txt")
+    reply = f"First:\n\n```python\n{DELETE}\n```\n\nThen:\n\n```python\n{other}\n```"
+    upstream.reply(reply, "RUN")
+    completion = ask(client, model="m", messages=GO, tools=TOOLS)
+    assert calls(completion) == DELETED
+    message = completion.choices[0].message
+    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "done"}
+    later = ask(client, model="m", messages=[*GO, message, result], tools=TOOLS)
+    assert calls(later) == [("delete_file", {"path": "b.txt"})]
+    asked = upstream.requests[1]["messages"][-1]["content"]
+    assert DELETE in asked and other in asked
+
+
 LABELLED = "```tool_code\nprint(1)\n```"
 PYTHON = "```python\nprint(6 * 7)\n```"
 
