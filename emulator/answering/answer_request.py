@@ -27,6 +27,11 @@ from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
 
 
+class PromptTooLong(Exception):
+    """The model would be asked with a longer prompt than `AnswerRequest.longest_prompt`. Nothing was sent,
+    and no code ran that has an effect."""
+
+
 @dataclass(frozen=True)
 class AnswerRequest:
     """One request of one client."""
@@ -59,6 +64,8 @@ class AnswerRequest:
     """What is remembered of the history that the client sent."""
     asks_approval: bool = False
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
+    longest_prompt: int = 0
+    """Tokens of the first prompt above which the answer is `PromptTooLong`; 0: any length."""
     shows_hosted: bool = False
     """The client sends back the hosted calls and cells of earlier answers, with their results."""
 
@@ -92,7 +99,7 @@ class AnswerRequest:
 
     def continued(self, messages: Sequence[Message]) -> AnswerRequest:
         """The request after a hosted call and its result, which end ``messages``. A required call is made."""
-        later = self.with_messages([*self.chat.messages, *messages])
+        later = replace(self.with_messages([*self.chat.messages, *messages]), longest_prompt=0)
         calls = [call.function for message in messages for call in message.tool_calls or ()]
         search = self.deferred.search if self.deferred else None
         has_searched_only = all(call is not None and call.name == search for call in calls)

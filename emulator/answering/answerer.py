@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from emulator import metrics
-from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.answer_request import AnswerRequest, PromptTooLong
 from emulator.answering.cell_resume import resume_cell
 from emulator.answering.deltas import read_deltas
 from emulator.answering.draft import Draft
@@ -78,6 +78,7 @@ from emulator.programs.saved import SavedProgram
 from emulator.settings import Settings
 from emulator.upstream.failures import CONTEXT_CODE
 from emulator.upstream.interface import MAX_REPLY_CHARS
+from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import fresh_seed
 from sandbox.programs.server import ProgramServer
@@ -163,6 +164,8 @@ class Answerer:
         Of a program that the client sees, the model sees the same.
         """
         request, finished = self.request, finished_program(self.request.chat, ended)
+        # The history does not have yet what a cell or a program that has just ended printed.
+        may_be_compacted = ended is None or session is None
         if finished is not None:
             request = request.with_messages(with_finished_program(request.chat.messages, finished))
         if ended is not None and is_shown(ended, request.chat.messages):
@@ -180,6 +183,9 @@ class Answerer:
         prompt = first_turn(
             Asked(request=request, habit=dialect, ended=ended, session=session, new_files=files)
         )
+        longest = request.longest_prompt if may_be_compacted and ended is None else 0
+        if longest and estimate_tokens(prompt.messages) > longest:
+            raise PromptTooLong
         state = TurnState(
             prompt.messages,
             prompt.fields,

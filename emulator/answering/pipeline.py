@@ -18,7 +18,7 @@ from itertools import takewhile
 import structlog
 
 from emulator import metrics, traces
-from emulator.answering.answer_request import AnswerRequest, read_request
+from emulator.answering.answer_request import AnswerRequest, PromptTooLong, read_request
 from emulator.answering.answerer import Answerer
 from emulator.answering.billing_line import without_billing_lines
 from emulator.answering.call_policy import INTERPRETER
@@ -52,15 +52,14 @@ from emulator.events import (
     RelayedChunk,
     UpstreamAccepted,
 )
-from emulator.history import History, recall, seen_of
+from emulator.history import History, recall
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.interpreter import Interpreter
-from emulator.programs.call_history import last_result
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
-from emulator.protocol import ChatCompletionRequest, Message
+from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.traces.trace import Mode
@@ -274,9 +273,11 @@ class Pipeline:
         )
         if request.relayed:
             _record(request, "relayed")
+            self._check_length(request)
             return relay(request, upstream)
         if self._is_native(request, until):
             _record(request, "native")
+            self._check_length(request)
             return native_answer(request, upstream, self.programs)
         _record(request, "emulated")
         answerer = Answerer(
@@ -291,17 +292,10 @@ class Pipeline:
         # `HostedCalls` remembers the whole of several answers.
         return answerer.events() if open_run else _remembered(request, answerer.events())
 
-    def resumes_code(self, request: AnswerRequest) -> bool:
-        """Return True if a program or a cell waits for the results that end the history."""
-        messages = request.chat.messages
-        last = last_result(messages)
-        if last.role != "tool":
-            return False
-        if request.interpreter is not None and self.interpreter is not None and last.tool_call_id:
-            return self.interpreter.waiting_cell(last.tool_call_id) is not None
-        answers = (one for one in reversed(messages) if one.role == "assistant")
-        answer = next(answers, Message(role="assistant"))
-        return answer.program is not None or seen_of(answer).program is not None
+    def _check_length(self, request: AnswerRequest) -> None:
+        """Raises `PromptTooLong`."""
+        if request.longest_prompt and self.prompt_tokens(request) > request.longest_prompt:
+            raise PromptTooLong
 
     def prompt_tokens(self, request: AnswerRequest) -> int:
         """Estimate the length of the prompt without the model's tokenizer."""

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from emulator.answering import summary
-from emulator.answering.answer_request import AnswerRequest
+from emulator.answering.answer_request import AnswerRequest, PromptTooLong
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.errors import BadRequest, EmulatorError
@@ -105,12 +105,14 @@ class ResponseFront:
             read.input_items,
             read.added_tools,
         )
-        answer = expand_relayed_chunks(answer_request, self.pipeline.answer(answer_request))
-        if not read.compacts and self._is_too_long(read):
+        answer = self._events(answer_request)
+        if not read.compacts and (threshold := self._threshold(read)):
             after = partial(self._after_summary, client, request, input_items, order)
             asked = self._read(client, request, input_items, compacts=True).answer_request
-            summarized = expand_relayed_chunks(asked, self.pipeline.answer(asked))
-            answer = summary.with_summary(summarized, answer, after)
+            compacted = summary.with_summary(self._events(asked), answer, after)
+            answer = self._or_compacted(
+                replace(answer_request, longest_prompt=threshold), compacted
+            )
         items_so_far = [*read.history, *input_items]
         if read.compacts:
             answer = summary.summarized(answer)
@@ -133,16 +135,28 @@ class ResponseFront:
             events = _within(turn, events)
         return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
 
-    def _is_too_long(self, read: _ReadRequest) -> bool:
-        """Return True if the conversation is compacted first: its prompt exceeds the request's threshold.
+    def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
+        return expand_relayed_chunks(request, self.pipeline.answer(request))
 
-        Not while a program or cell waits for the results that end it: it resumes without a prompt.
+    def _or_compacted(
+        self, request: AnswerRequest, compacted: Iterator[AnswerEvent]
+    ) -> Iterator[AnswerEvent]:
+        """The answer; or the ``compacted`` conversation's, if the model would be asked with too long a
+        prompt: a program that goes on needs none."""
+        try:
+            yield from self._events(request)
+        except PromptTooLong:
+            yield from compacted
+
+    def _threshold(self, read: _ReadRequest) -> int:
+        """The tokens of a prompt above which the conversation is compacted first; 0 if it never is.
+
         Raises `BadRequest`.
         """
         managed = read.request.context_management
+        if not managed:
+            return 0
         answer_request = read.answer_request
-        if not managed or self.pipeline.resumes_code(answer_request):
-            return False
         threshold = managed[0].compact_threshold
         if threshold is None:
             threshold = int(_FULL * answer_request.route.context_length)
@@ -151,10 +165,7 @@ class ResponseFront:
             raise BadRequest(f"{place} is missing: the model's context is not known.", place)
         others = ("assistant", "tool")  # what users say stays
         replaced = [m.model_dump() for m in answer_request.chat.messages if m.role in others]
-        return (
-            estimate_tokens(replaced) > _WORTH * threshold
-            and self.pipeline.prompt_tokens(answer_request) > threshold
-        )
+        return threshold if estimate_tokens(replaced) > _WORTH * threshold else 0
 
     def _after_summary(
         self,
@@ -167,7 +178,7 @@ class ResponseFront:
         """The answer to the conversation that the summary replaces."""
         item = compaction.compaction_item(new_id("cmp_"), text)
         read = self._read(client, request, [*input_items, item], order=order)
-        return expand_relayed_chunks(read.answer_request, self.pipeline.answer(read.answer_request))
+        return self._events(read.answer_request)
 
     def _save_in_conversation(
         self, save: Callable[[Json], bool], client: str, key: str, input_items: list[Json]

@@ -252,6 +252,40 @@ def test_tools_and_their_results_go_into_the_summary(
     assert "get_weather" in str(second["messages"]), "the tools are offered again"
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_agent_works_on_over_two_compactions(
+    client: openai.OpenAI, upstream: ScriptedUpstream, stored: bool
+) -> None:
+    """Each summary is made of the one before and of what came after it, and replaces both."""
+    asked = '```tool_code\nget_weather(location="%s")\n```'
+    upstream.reply(
+        *(asked % "Oslo", "Oslo: rain.", asked % "Rome", "Oslo: rain, Rome: sun.", "Pack for both.")
+    )
+    given: list[Any] = [{"role": "user", "content": "What do I pack?"}]
+    history, kinds, last = [*given], [], None
+    for _ in range(3):
+        follow = {"previous_response_id": last.id} if stored and last else {}
+        body = {"model": "m", "tools": [GET_WEATHER], "store": stored, **follow, **MANAGED}
+        last = client.responses.create(input=given if stored else history, **body)
+        output = [item.to_dict() for item in last.output]
+        kinds.append([item["type"] for item in output])
+        given = [
+            {"type": "function_call_output", "call_id": item["call_id"], "output": WORDS}
+            for item in output
+            if item["type"] == "function_call"
+        ]
+        history += [*output, *given]
+    assert kinds == [["function_call"], ["compaction", "function_call"], ["compaction", "message"]]
+    assert last is not None and last.output_text == "Pack for both."
+    _, _, _, second_summary, end = (
+        "\n".join(m["content"] for m in sent["messages"]) for sent in upstream.requests
+    )
+    assert "Oslo: rain." in second_summary and 'get_weather(location="Rome")' in second_summary
+    assert WORDS in second_summary and "Summarize" in second_summary
+    assert "What do I pack?" in end and end.count("Summary of the conversation") == 1
+    assert "Oslo: rain, Rome: sun." in end and "Oslo: rain." not in end and WORDS not in end
+
+
 def test_a_program_that_waits_goes_on_instead(proxy: str, upstream: ScriptedUpstream) -> None:
     program = (
         "a = get_weather(location='Oslo')\nb = get_weather(location=a[:4])\nprint(b[:4], 'degrees')"
