@@ -58,6 +58,24 @@ def test_codex_continues_after_the_proxy_compacted_its_conversation(
     )
 
 
+def test_codex_ends_its_task_over_two_compactions(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, home: Path
+) -> None:
+    url = start_proxy()
+    much = {"prompt_tokens": 900_000, "completion_tokens": 3, "total_tokens": 900_003}
+    call = "```tool_code\nexec_command(cmd='echo $((1200 + 34))')\n```"
+    upstream.reply(Reply("Hello there.", usage=much), "First summary.")
+    upstream.reply(call, Reply("It is 1234.", usage=much), "Second summary.", "It was 1234.")
+    codex(home, url, "Say hello.", name="OpenAI")
+    codex(home, url, "resume", "--last", "Add 1200 and 34.", name="OpenAI")
+    ended = codex(home, url, "resume", "--last", "What was it?", name="OpenAI")
+    assert "It was 1234." in ended.stdout
+    prompts = ["\n\n".join(one["content"] for one in r["messages"]) for r in upstream.requests]
+    assert "Summarize" in prompts[4] and "First summary." in prompts[4]
+    assert "1234" in prompts[4] and "It is 1234." in prompts[4]
+    assert "Second summary." in prompts[5] and "First summary." not in prompts[5]
+
+
 CALL = ["```tool_code\n", "exec_command(cmd='echo $((1200 + 34))')", "\n```"]
 
 
