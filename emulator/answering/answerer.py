@@ -164,8 +164,7 @@ class Answerer:
         Of a program that the client sees, the model sees the same.
         """
         request, finished = self.request, finished_program(self.request.chat, ended)
-        # The history does not have yet what a cell or a program that has just ended printed.
-        may_be_compacted = ended is None or session is None
+        resumed_cell = session is not None and ended is not None
         if finished is not None:
             request = request.with_messages(with_finished_program(request.chat.messages, finished))
         if ended is not None and is_shown(ended, request.chat.messages):
@@ -183,7 +182,8 @@ class Answerer:
         prompt = first_turn(
             Asked(request=request, habit=dialect, ended=ended, session=session, new_files=files)
         )
-        longest = request.longest_prompt if may_be_compacted and ended is None else 0
+        # The history does not have yet what a program or a cell that has just ended printed.
+        longest = 0 if ended or resumed_cell else request.longest_prompt
         if longest and estimate_tokens(prompt.messages) > longest:
             raise PromptTooLong
         state = TurnState(
@@ -298,9 +298,8 @@ class Answerer:
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
-            if (
-                reply.draft.program.has_open_call
-            ):  # part of the call was sent: it cannot be written again
+            # Part of a call was sent: it cannot be written again.
+            if reply.draft.program.has_open_call:
                 return answer_finish_reason(finish_reason or "length")
             if filtered or not state.can_continue(reply, self.settings):
                 yield from reply.release_prose()

@@ -182,7 +182,8 @@ class Draft:
         if block.label == LABEL:  # later blocks of the conversation are judged by it
             self.uses_label = self._judge.uses_label = True
         if self._cell is not None:
-            if self._cell.is_python(block) and self._judge.decides_cells_early(block):
+            is_python = self._cell.is_python(block) and not self.program.calls
+            if is_python and self._judge.decides_cells_early(block):
                 yield from self._cell.start()
         # Only the first block: later calls may have to wait for its calls.
         elif self._stream_calls == "delta" and self.program.early is None and dialect in SYNTAXES:

@@ -137,9 +137,9 @@ class Quotations:
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
         )
         names = {call.name, tool.name} if tool else {call.name}
-        texts = self._texts("|".join(map(name_pattern, names)))
-        lower = [*dict.fromkeys(text.casefold() for text in texts)]
-        for text, name in product([*lower, *self._descriptions(call)], names):
+        passages = self._passages_with("|".join(map(name_pattern, names)))
+        texts = dict.fromkeys(text for passage in passages for text in passage.lower_readings)
+        for text, name in product([*texts, *self._descriptions(call)], names):
             self._searched += len(text)
             for found in call.candidates(text, name, parameters, unfinished=unfinished):
                 self._searched += _CANDIDATE
@@ -152,7 +152,8 @@ class Quotations:
     def _occurs(self, pattern: str) -> bool:
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        for reading in self._texts(re.escape(word.casefold())):
+        passages = self._passages_with(re.escape(word.casefold()))
+        for reading in dict.fromkeys(text for passage in passages for text in passage.readings):
             self._searched += len(reading)
             if self._searched > _MAX_SEARCHED:
                 return True
@@ -164,14 +165,19 @@ class Quotations:
                 if _is_whole(text, at, at + len(pattern)):
                     return True
                 at = text.find(pattern, at + len(pattern))
-        return False
+        return self._searched > _MAX_SEARCHED
 
-    def _texts(self, pattern: str) -> list[str]:
-        """The readings of the texts of other authors in which a pattern may be found. Escaped text is always
-        read."""
+    def _passages_with(self, pattern: str) -> list[_Passage]:
+        """The messages of other authors in which a pattern may be found. Escaped text is always read."""
         search = re.compile(pattern).search
-        found = [one for one in self._passages if one.is_escaped or search(one.lower)]
-        return [*dict.fromkeys(reading for one in found for reading in one.readings)]
+        self._searched += self._characters
+        if self._searched > _MAX_SEARCHED:
+            return []  # every call counts as quoted
+        return [one for one in self._passages if one.is_escaped or search(one.lower)]
+
+    @cached_property
+    def _characters(self) -> int:
+        return sum(len(one.lower) for one in self._passages)
 
     @cached_property
     def _passages(self) -> list[_Passage]:
@@ -221,6 +227,10 @@ class _Passage:
     def readings(self) -> list[str]:
         parts = (self._text,) if self._is_result else quoted_texts(self._text)
         return [reading for part in parts for reading in _readings(part) if reading]
+
+    @cached_property
+    def lower_readings(self) -> list[str]:
+        return [reading.casefold() for reading in self.readings]
 
 
 def _readings(text: str) -> Iterator[str]:

@@ -61,7 +61,8 @@ class ReplyCell:
         self._order = order
         self._id = ""
         """The id of the cell, once its code is sent."""
-        self.code = ""
+        self._pieces: list[str] = []
+        """The code of the accepted blocks."""
         self.verdict: Verdict | None = None
         """None until a cell has run."""
         self.calls: list[ToolCall] = []
@@ -69,6 +70,10 @@ class ReplyCell:
         """Whether a cell has started."""
         own = tuple((name, name) for name in NAMES)
         self.names = cached_tool_names((*own, *toolset.spellings), toolset.constructors)
+
+    @property
+    def code(self) -> str:
+        return "\n".join(self._pieces)
 
     @property
     def is_started(self) -> bool:
@@ -93,19 +98,17 @@ class ReplyCell:
     def accept(self, block: DraftBlock) -> Iterator[AnswerEvent]:
         """The block is the cell, or its continuation."""
         assert block.cell is not None
-        piece = f"\n{block.cell}" if self.code else block.cell
         record_block(block.dialect, block.pieces, ())
-        if self._id and not self.code:  # it was sent while it was written
-            self.code = piece
-            return
-        if not self._id:
+        was_sent = self.is_started and not self._pieces
+        if not self.is_started:
             yield from self.start()
-        self.code += piece
-        yield CodeDelta(piece)
+        if not was_sent:
+            yield CodeDelta(f"\n{block.cell}" if self._pieces else block.cell)
+        self._pieces.append(block.cell)
 
     def run(self) -> Iterator[AnswerEvent]:
         """Run the cell, if there is one."""
-        if not self.code:
+        if not self._pieces:
             return
         record_cell(self.code)
         yield CodeComplete(self.code)

@@ -107,12 +107,9 @@ class ResponseFront:
         )
         answer = self._events(answer_request)
         if not read.compacts and (threshold := self._threshold(read)):
-            after = partial(self._after_summary, client, request, input_items, order)
-            asked = self._read(client, request, input_items, compacts=True).answer_request
-            compacted = summary.with_summary(self._events(asked), answer, after)
-            answer = self._or_compacted(
-                replace(answer_request, longest_prompt=threshold), compacted
-            )
+            limited = replace(answer_request, longest_prompt=threshold)
+            compacted = partial(self._compacted, client, request, input_items, order, answer)
+            answer = self._or_compacted(limited, compacted)
         items_so_far = [*read.history, *input_items]
         if read.compacts:
             answer = summary.summarized(answer)
@@ -139,14 +136,27 @@ class ResponseFront:
         return expand_relayed_chunks(request, self.pipeline.answer(request))
 
     def _or_compacted(
-        self, request: AnswerRequest, compacted: Iterator[AnswerEvent]
+        self, request: AnswerRequest, compacted: Callable[[], Iterator[AnswerEvent]]
     ) -> Iterator[AnswerEvent]:
         """The answer; or the ``compacted`` conversation's, if the model would be asked with too long a
         prompt: a program that goes on needs none."""
         try:
             yield from self._events(request)
         except PromptTooLong:
-            yield from compacted
+            yield from compacted()
+
+    def _compacted(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        order: Order | None,
+        whole: Iterator[AnswerEvent],
+    ) -> Iterator[AnswerEvent]:
+        """The summary and the answer after it; ``whole`` if there is no summary."""
+        asked = self._read(client, request, input_items, compacts=True).answer_request
+        after = partial(self._after_summary, client, request, input_items, order)
+        return summary.with_summary(self._events(asked), whole, after)
 
     def _threshold(self, read: _ReadRequest) -> int:
         """The tokens of a prompt above which the conversation is compacted first; 0 if it never is.

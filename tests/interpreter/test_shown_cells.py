@@ -88,6 +88,14 @@ def test_a_call_that_reads_before_a_cell_is_made_and_the_cell_waits_for_its_resu
     assert len(upstream.requests) == 1
 
 
+def test_after_a_call_no_cell_begins(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+    """It was an item without an end."""
+    tool = {"type": "function", "name": "get_file", "parameters": strings("path")}
+    upstream.reply(f"{JSON_CALL % 'get_file'}\n\n{PYTHON}")
+    response = client.responses.create(model="m", input="Go.", tools=[INTERPRETER, tool])
+    assert [item.type for item in response.output] == ["function_call"]
+
+
 @BOTH
 def test_if_the_model_is_asked_about_two_cells_both_run(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
