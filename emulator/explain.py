@@ -19,7 +19,7 @@ from emulator.answering.new_reply import new_reply
 from emulator.answering.quotations import Quotations
 from emulator.answering.turn_state import TurnState
 from emulator.answering.verdicts import UnusableReply
-from emulator.answering.ways.way import Asked
+from emulator.answering.ways.way import PromptInputs
 from emulator.engines import open_programs
 from emulator.errors import BadRequest
 from emulator.events import AnswerEvent, ContentDelta, ToolCall
@@ -89,7 +89,7 @@ def explain(
         raise BadRequest("explain covers function tools, not code_interpreter.", "tools")
     if answer_request.relayed:
         return Explanation((Section("Relayed", "No tool may be called, so nothing is emulated."),))
-    messages, fields, way = first_turn(Asked(request=answer_request, habit="python"))
+    messages, fields, way = first_turn(PromptInputs(request=answer_request, habit="python"))
     profile = answer_request.profile
     shown = [
         Section("Tools as Python", answer_request.toolset.stubs or "none"),

@@ -48,7 +48,7 @@ from emulator.answering.verdicts import (
 )
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
-from emulator.answering.ways.way import Asked
+from emulator.answering.ways.way import PromptInputs
 from emulator.errors import ModelFailed, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
@@ -180,7 +180,9 @@ class Answerer:
         dialect = dialect_of(chat.messages, current)
         files = session.new_files(chat.messages) if session else []
         prompt = first_turn(
-            Asked(request=request, habit=dialect, ended=ended, session=session, new_files=files)
+            PromptInputs(
+                request=request, habit=dialect, ended=ended, session=session, new_files=files
+            )
         )
         # The history does not have yet what a program or a cell that has just ended printed.
         longest = 0 if ended or resumed_cell else request.longest_prompt

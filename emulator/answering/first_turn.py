@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from emulator.answering.ways.choice import way_of
-from emulator.answering.ways.way import Asked, Prompt
+from emulator.answering.ways.way import Prompt, PromptInputs
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
 
 
-def first_turn(asked: Asked) -> Prompt:
+def first_turn(inputs: PromptInputs) -> Prompt:
     """The messages, the other fields of the upstream's request, and how the reply is read."""
-    request = asked.request
+    request = inputs.request
     profile = request.profile
     withheld_fields = profile.withholds(request.settings.drop_fields) | NOT_IN_TOOL_TURNS
     fields = request.chat.upstream_fields(withheld_fields)
     fields["stream_options"] = {"include_usage": True}
-    way = way_of(request, has_interpreter=asked.session is not None)
-    prompt = way.prompt(asked, fields)
+    way = way_of(request, has_interpreter=inputs.session is not None)
+    prompt = way.prompt(inputs, fields)
     return prompt._replace(fields=profile.rename_fields(prompt.fields))

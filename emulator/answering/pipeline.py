@@ -41,7 +41,7 @@ from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
-from emulator.answering.ways.way import Asked
+from emulator.answering.ways.way import PromptInputs
 from emulator.database import Documents
 from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import (
@@ -301,7 +301,7 @@ class Pipeline:
         """Estimate the length of the prompt without the model's tokenizer."""
         if request.relayed:
             return estimate_tokens(relayed_messages(request))
-        return estimate_tokens(first_turn(Asked(request=request, habit="python")).messages)
+        return estimate_tokens(first_turn(PromptInputs(request=request, habit="python")).messages)
 
     def _session_opener(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:
         if request.interpreter is None or self.interpreter is None or self.files is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from emulator.answering.answer_request import read_request
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.first_turn import first_turn
-from emulator.answering.ways.way import Asked
+from emulator.answering.ways.way import PromptInputs
 from emulator.protocol import ChatCompletionRequest
 from emulator.settings import Settings
 from emulator.upstream.routes import Routes
@@ -30,7 +30,7 @@ def tiny_prompt(
     route = Routes(Settings(profile="tiny")).of(model)
     request = read_request(ChatCompletionRequest.model_validate(body), "", route)
     prompt = first_turn(
-        Asked(request=replace(request, call_policy=choice or CallPolicy()), habit="python")
+        PromptInputs(request=replace(request, call_policy=choice or CallPolicy()), habit="python")
     )
     form = prompt.fields.get("response_format")
     # As the profile's `grammar` asks for it.

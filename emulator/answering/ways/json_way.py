@@ -19,7 +19,7 @@ from emulator.answering.prompt import repair_messages, tools_instructions
 from emulator.answering.reply_splitter import ReplySplitter
 from emulator.answering.transcript import ModelMessage, WriteMessage
 from emulator.answering.ways.json_reply import ConstrainedSplitter, write_reply
-from emulator.answering.ways.way import Asked, Prompt, Way
+from emulator.answering.ways.way import Prompt, PromptInputs, Way
 from emulator.tools.toolset import Toolset
 
 
@@ -29,8 +29,8 @@ class JsonWay(Way):
     constraint: Mapping[str, Any] | None = None
     """The field with which the upstream constrains the reply to a schema."""
 
-    def prompt(self, asked: Asked, fields: dict[str, Any]) -> Prompt:
-        return super().prompt(asked, {**fields, **(self.constraint or {})})
+    def prompt(self, inputs: PromptInputs, fields: dict[str, Any]) -> Prompt:
+        return super().prompt(inputs, {**fields, **(self.constraint or {})})
 
     def instructions(
         self, toolset: Toolset, profile: Profile, listing: str, **values: str | bool

@@ -17,7 +17,7 @@ from emulator.answering.transcript import ModelMessage, joined, render
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
 from emulator.answering.ways.shortlist import shortlist
-from emulator.answering.ways.way import Asked, Prompt, Way
+from emulator.answering.ways.way import Prompt, PromptInputs, Way
 from emulator.protocol import Message
 
 DEFAULTS = {"temperature": 0, "max_tokens": 512}
@@ -34,21 +34,21 @@ class TinyWay(Way):
     constrains: bool = True
     """The reply may be constrained to a JSON object."""
 
-    def prompt(self, asked: Asked, fields: dict[str, Any]) -> Prompt:
-        """If results came last and no call is required, the model is only asked to say them. Otherwise it
+    def prompt(self, inputs: PromptInputs, fields: dict[str, Any]) -> Prompt:
+        """If results came last and no call is required, the model is only inputs to say them. Otherwise it
         makes one call at most: with a list to fill it repeats the same call."""
-        request = asked.request
+        request = inputs.request
         chat, toolset, choice = request.chat, request.toolset, request.call_policy
         if not toolset.tools:
             if request.settings.grammar:  # such an upstream can constrain even a very small model
                 fields = {**fields, "response_format": chat.response_format}
-            return super().prompt(asked, fields)
+            return super().prompt(inputs, fields)
         limited = "max_completion_tokens" in fields
         fields = {k: v for k, v in DEFAULTS.items() if not (limited and k == "max_tokens")} | fields
         question, results = _last_question(chat.messages)
         if chat.messages[-1].role in RESULTS and not choice.required:
             content = render("tiny_results.jinja", request=question, results=results)
-            messages = [{"role": "user", "content": joined(content, asked.format_text)}]
+            messages = [{"role": "user", "content": joined(content, inputs.format_text)}]
             return Prompt(messages, fields, Way(self.any_call_acts))
         # The next call may need values from a result.
         source = "\n".join([question, *results])
@@ -63,13 +63,13 @@ class TinyWay(Way):
             choice=str(choice),
             constrained=schema is not None,
         )
-        history = seen_history(chat.messages, toolset, asked.ended, message=reply.message)
+        history = seen_history(chat.messages, toolset, inputs.ended, message=reply.message)
         messages = few_shot(examples, history)
         if schema is not None:
             fields |= constraint(request.profile.grammar, schema)
-        elif asked.format_text:
+        elif inputs.format_text:
             last = messages[-1]
-            messages[-1] = {**last, "content": joined(last["content"], asked.format_text)}
+            messages[-1] = {**last, "content": joined(last["content"], inputs.format_text)}
         return Prompt(messages, fields, reply)
 
 

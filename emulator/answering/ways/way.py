@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PromptInputs:
     """What a prompt is made of."""
 
     request: AnswerRequest
@@ -56,21 +56,21 @@ class Way:
     any_call_acts: bool = False
     """Every valid call in a block acts: nothing teaches the model how to label what runs."""
 
-    def prompt(self, asked: Asked, fields: dict[str, Any]) -> Prompt:
-        """The prompt that ends in the last message of ``asked``; ``fields`` are the client's."""
-        request, session = asked.request, asked.session
+    def prompt(self, inputs: PromptInputs, fields: dict[str, Any]) -> Prompt:
+        """The prompt that ends in the last message of ``inputs``; ``fields`` are the client's."""
+        request, session = inputs.request, inputs.session
         messages = instruct(
             request.chat.messages,
             request.toolset,
             request.call_policy,
             request.profile,
-            asked.format_text,
+            inputs.format_text,
             way=self,
-            ended=asked.ended,
-            habit=asked.habit,
+            ended=inputs.ended,
+            habit=inputs.habit,
             sandbox=session.describe_sandbox() if session else None,
             deferred=request.deferred,
-            new_files=asked.new_files,
+            new_files=inputs.new_files,
         )
         return Prompt(messages, fields, self)
 
