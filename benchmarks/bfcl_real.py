@@ -46,6 +46,7 @@ from emulator.answering.verdicts import UnusableReply
 from emulator.engines import open_programs
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
+from emulator.programs.run_calls import MAX_CALLS
 from emulator.protocol import Message
 from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
@@ -165,7 +166,7 @@ def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
             pass
     calls = [Call(call.name, call.arguments, call.kind) for call in draft.calls]
     saved = draft.saved_program()
-    while saved is not None and len(calls) < driver.max_calls:
+    while saved is not None and len(calls) < MAX_CALLS:
         recorded = [CallRecord(call, result="ok", known=True) for call in calls]
         try:
             later = driver.run(saved.program, recorded, saved.seed).calls

@@ -659,7 +659,7 @@ print(person["name"], request_approval(approver=person["name"], subject="kim's m
 
 
 class Disk(World):
-    TREE: ClassVar = {
+    TREE: ClassVar[dict[str, list[tuple[str, int | None]]]] = {
         "/": [("logs", None), ("photos", None), ("notes.txt", 3)],
         "/logs": [("old", None), ("today.log", 20)],
         "/photos": [("cat.jpg", 300)],
