@@ -7,8 +7,8 @@ Exceptions carry facts; they do not log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 
 @dataclass(eq=False)
@@ -30,6 +30,13 @@ class EmulatorError(Exception):
         if not self.retryable:
             self.headers = {"x-should-retry": "false", **self.headers}
 
+    def moved(self, places: Mapping[str, str]) -> Self:
+        """The same error about the request from which this one was made (`moved_place`)."""
+        param = self.param and moved_place(self.param, places)
+        if not self.param or not param or param == self.param:
+            return self
+        return replace(self, message=self.message.replace(self.param, param, 1), param=param)
+
     def body(self) -> dict[str, Any]:
         """The error as OpenAI's JSON object."""
         return {
@@ -40,6 +47,18 @@ class EmulatorError(Exception):
                 "code": self.code,
             }
         }
+
+
+def moved_place(place: str, places: Mapping[str, str]) -> str:
+    """Return ``place`` (``tools[1].function.name``) in the request that was converted to this one.
+
+    ``places`` are places here and there; the longest one that contains ``place`` counts.
+    """
+    ends = [at for at, character in enumerate(place) if character in ".["]
+    for end in [len(place), *reversed(ends)]:
+        if (moved := places.get(place[:end])) is not None:
+            return moved + place[end:]
+    return place
 
 
 class BadRequest(EmulatorError):

@@ -7,7 +7,7 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -285,21 +285,6 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
         param = f"{place}.{inside}" if place and inside else place or inside
         problem = problem.replace("tuple", "list")
         raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error
-
-
-def renamed_places(*places: tuple[str, str]) -> Callable[[str], str]:
-    """Return a function that rewrites places of the chat request in a text as those of the client's request.
-
-    ``places`` are regular expressions and their replacements.
-    """
-    patterns = [(re.compile(pattern), place) for pattern, place in places]
-
-    def rename(text: str) -> str:
-        for pattern, place in patterns:
-            text = pattern.sub(place, text)
-        return text
-
-    return rename
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:

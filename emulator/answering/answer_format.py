@@ -12,7 +12,7 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.answering.transcript import render
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, moved_place
 from emulator.reading.loose_json import Value, objects
 from emulator.reading.statements import Unreadable
 from emulator.tools.toolset import BindError, SchemaError, Toolset
@@ -61,8 +61,8 @@ class AnswerFormat:
         try:
             toolset = Toolset.parse([tool])
         except SchemaError as error:
-            inside = error.param.removeprefix("tools[0].function.parameters")
-            param = f"{_PLACE}.json_schema.schema{inside}"
+            written = {"tools[0].function.parameters": f"{_PLACE}.json_schema.schema"}
+            param = moved_place(error.param, written)
             raise BadRequest(str(error), param=param) from error
         return cls(toolset, json_codec.dumps(schema, option=json_codec.INDENTED).decode())
 

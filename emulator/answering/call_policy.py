@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, moved_place
 from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import SchemaError, Toolset
@@ -133,9 +133,8 @@ def _parsed(
     try:
         return Toolset.parse(tools, skip={INTERPRETER, *unsupported})
     except SchemaError as error:
-        param = error.param
-        if legacy:
-            param = param.replace("tools[", "functions[", 1).replace("].function", "]", 1)
+        places = {f"tools[{n}].function": f"functions[{n}]" for n in range(len(tools) * legacy)}
+        param = moved_place(error.param, places)
         raise BadRequest(f"{param}: {error}", param=param) from error
 
 

@@ -92,7 +92,7 @@ def with_mcp_tools(
     return converted, pinned
 
 
-def client_places(tools: Sequence[Json], servers: Sequence[McpServer]) -> Iterator[tuple[str, str]]:
+def server_places(tools: Sequence[Json], servers: Sequence[McpServer]) -> Iterator[tuple[str, str]]:
     """The places in the converted tools, each with the place in the request that the client sent."""
     numbers = {server.name: n for n, server in enumerate(servers)}
     for n, tool in enumerate(tools):

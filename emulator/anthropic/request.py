@@ -1,7 +1,7 @@
 """The Messages request, lenient about what clients send, and its conversion to a chat completion request.
 
 Fields that only concern an account or a cache (``metadata``, ``cache_control``, ``service_tier`` ...) are
-accepted and ignored. Errors that the core finds name the place in the request that the client sent.
+accepted and ignored.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from emulator.anthropic.blocks import messages
 from emulator.anthropic.code_calls import Cells, Content, check_results, is_code_execution
 from emulator.anthropic.mcp_servers import (
     McpServer,
-    client_places,
     listed_servers,
+    server_places,
     with_mcp_tools,
 )
 from emulator.anthropic.parts import text
 from emulator.anthropic.tool_changes import ChangedTools, offered_tools, tool_changes
 from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, FailedDependency
-from emulator.protocol import ChatCompletionRequest, Lenient, Message, renamed_places, validated
+from emulator.protocol import ChatCompletionRequest, Lenient, Message, validated
 
 Json = dict[str, Any]
 
@@ -135,14 +135,6 @@ class MessagesRequest(CountRequest):
 
 _UNCHANGED = ("max_tokens", "temperature", "top_p", "top_k")
 
-# Places in the chat request made here -> places in the request that the client sent.
-_client_place = renamed_places(
-    (r"\btools\[(\d+)\]\.function\.parameters\b", r"tools[\1].input_schema"),
-    (r"\btools\[(\d+)\]\.function\b", r"tools[\1]"),
-    (r"\btool_choice\.function\b", "tool_choice"),
-    (r"\bresponse_format(?:\.json_schema)?\b", "output_config.format"),
-)
-
 
 def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> ChatCompletionRequest:
     """Convert to a chat completion request. The first ``stored`` messages are those of a thread; ``betas`` is
@@ -183,15 +175,30 @@ def at_client_place(
 
     This API's errors have no field for the place, so the message names it.
     """
-    param, message = error.param and _client_place(error.param), _client_place(error.message)
-    places = [*client_places(offered.tools, request.mcp_servers or ()), *offered.places.items()]
-    for place, own in places:
-        param, message = param and param.replace(place, own), message.replace(place, own)
-    if param and param not in message:
-        message = f"{param}: {message}"
-    if isinstance(error, FailedDependency):  # a 400 at Anthropic
-        return BadRequest(message, param, error.code)
-    return replace(error, message=message, param=param)
+    moved = error.moved(_client_places(request, offered))
+    message = moved.message
+    if moved.param and moved.param not in message:
+        message = f"{moved.param}: {message}"
+    if isinstance(moved, FailedDependency):  # a 400 at Anthropic
+        return BadRequest(message, moved.param, moved.code)
+    return replace(moved, message=message)
+
+
+def _client_places(request: CountRequest, offered: ChangedTools) -> Json:
+    """Places in the chat request -> in the client's own."""
+    config = request.output_config
+    format_place = "output_config.format" if config and config.format else "output_format"
+    places = {
+        "tool_choice.function": "tool_choice",
+        "response_format": format_place,
+        "response_format.json_schema": format_place,
+    }
+    for n in range(len(offered.tools)):
+        place = f"tools[{n}]"
+        own = offered.places.get(place, place)
+        places |= dict.fromkeys((place, f"{place}.function"), own)
+        places[f"{place}.function.parameters"] = f"{own}.input_schema"
+    return places | dict(server_places(offered.tools, request.mcp_servers or ()))
 
 
 def _messages(request: CountRequest, stored: int) -> list[Message]:

@@ -1,19 +1,14 @@
-"""Convert a Responses request to a chat completion request, which the core answers.
-
-Errors that the core finds name the place in the request that the client sent.
-"""
+"""Convert a Responses request to a chat completion request, which the core answers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from emulator.answering.call_policy import INTERPRETER
 from emulator.answering.hosted_shell import SHELL
-from emulator.errors import BadRequest, EmulatorError
-from emulator.protocol import EMULATED, ChatCompletionRequest, Message, renamed_places, validated
+from emulator.errors import BadRequest
+from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validated
 from emulator.responses.callers import PROGRAMS
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
@@ -34,19 +29,8 @@ _RENAMED: Mapping[str, str] = {
     "parallel_tool_calls": "parallel_tool_calls",
 }
 
-_TOOL = re.compile(r"(?<!tool_choice\.)\btools\[(\d+)\](?!\.tools\b)")
-
 # Fields of chat only, which a client of this API cannot set.
 _CHAT_ONLY = EMULATED | {"n", "response_format", "stream_options"}
-
-# Places in the chat request made here -> places in the request that the client sent.
-_rename = renamed_places(
-    (r"\btools\[(\d+)\]\.(?:function|custom)\b", r"tools[\1]"),
-    (r"\btool_choice\.allowed_tools\b", "tool_choice"),
-    (r"\b(tool_choice(?:\.tools\[\d+\])?)\.(?:function|custom)\b", r"\1"),
-    (r"\bresponse_format(?:\.json_schema)?\b", "text.format"),
-    (r"\bmax_tokens\b", "max_output_tokens"),
-)
 
 
 def chat_request(
@@ -83,25 +67,25 @@ def chat_request(
     return validated(ChatCompletionRequest, fields)
 
 
-def at_client_place(
-    error: EmulatorError, places: Sequence[str], format_place: str
-) -> EmulatorError:
-    """Make an error about the chat request name the place in the client's own request.
-
-    ``places`` are the client's places of the tools, by their index in the chat request; ``format_place`` is
-    that of the text's format.
-    """
-    param = error.param and _client_place(error.param, places, format_place)
-    message = _client_place(error.message, places, format_place)
-    return replace(error, message=message, param=param)
-
-
-def _client_place(text: str, places: Sequence[str], format_place: str) -> str:
-    def tool_place(tool: re.Match[str]) -> str:
-        n = int(tool[1])
-        return places[n] if n < len(places) else tool[0]
-
-    return _TOOL.sub(tool_place, _rename(text)).replace("text.format", format_place)
+def client_places(
+    request: ResponseRequest, tool_places: Sequence[str], format_place: str
+) -> dict[str, str]:
+    """Places in the chat request -> in the client's own. ``tool_places`` are those of the tools, by their
+    index in the chat request; ``format_place`` is that of the text's format."""
+    places = {
+        "tool_choice.allowed_tools": "tool_choice",
+        "response_format": format_place,
+        "response_format.json_schema": format_place,
+        "max_tokens": "max_output_tokens",
+    }
+    nested = {f"tools[{n}]": place for n, place in enumerate(tool_places)}
+    chosen = request.tool_choice.get("tools") if isinstance(request.tool_choice, dict) else None
+    for n in range(len(chosen) if isinstance(chosen, list) else 0):
+        nested[f"tool_choice.allowed_tools.tools[{n}]"] = f"tool_choice.tools[{n}]"
+    nested["tool_choice"] = "tool_choice"
+    for place, own in nested.items():
+        places |= dict.fromkeys((place, f"{place}.function", f"{place}.custom"), own)
+    return places
 
 
 def _reusing(tools: Sequence[Json], containers: Sequence[tuple[str, str]]) -> list[Json]:

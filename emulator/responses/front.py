@@ -21,7 +21,7 @@ from emulator.answering.relay import expand_relayed_chunks
 from emulator.errors import BadRequest, EmulatorError
 from emulator.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.responses import compaction, items
-from emulator.responses.chat import at_client_place, chat_request
+from emulator.responses.chat import chat_request, client_places
 from emulator.responses.configuration import EffectiveSettings
 from emulator.responses.conversations import Conversations
 from emulator.responses.event_log import EventLog
@@ -276,7 +276,8 @@ class ResponseFront:
             answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
             answer_request = replace(answer_request, shows_hosted=True)
         except EmulatorError as error:
-            raise at_client_place(error, offered.places, configuration.format_place) from error
+            places = client_places(answered, offered.places, configuration.format_place)
+            raise error.moved(places) from error
         return _ReadRequest(
             answer_request, configuration.request, compacts, history, input_items, new_tools
         )

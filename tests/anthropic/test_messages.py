@@ -621,6 +621,26 @@ def test_a_field_of_a_wrong_type_is_refused_at_its_place(
         claude.beta.messages.create(**{"model": "m", "max_tokens": 9, "messages": ASK, **fields})
 
 
+@pytest.mark.parametrize("name", ["response_format", "tools[0].function.parameters", "a[1].b"])
+def test_an_error_quotes_what_the_client_wrote(claude: anthropic.Anthropic, name: str) -> None:
+    choice: Any = {"type": "tool", "name": name}
+    with pytest.raises(anthropic.BadRequestError) as refused:
+        plain(claude, messages=ASK, tools=[GET_WEATHER], tool_choice=choice)
+    body: Any = refused.value.body
+    assert body["error"]["message"] == f"tool_choice.name is {name!r}, which is not in tools."
+
+
+def test_an_output_format_is_named_as_the_client_sent_it(proxy: str) -> None:
+    written = {"type": "json_schema", "schema": {"type": "x"}}
+    for field, fields in (
+        ("output_config.format", {"output_config": {"format": written}}),
+        ("output_format", {"output_format": written}),
+    ):
+        body = {"model": "m", "max_tokens": 9, "messages": ASK, **fields}
+        _, _, answer = send(f"{proxy}/v1/messages", body)
+        assert answer["error"]["message"].startswith(f"{field}.schema.type: ")
+
+
 def test_words_without_calls_go_to_the_upstream_without_an_empty_list_of_calls(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:

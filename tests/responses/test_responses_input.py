@@ -398,6 +398,14 @@ def test_what_cannot_be_used_is_refused_by_its_place(
     assert upstream.requests == []
 
 
+@pytest.mark.parametrize("name", ["response_format", "max_tokens", "tools[0].function", "param"])
+def test_what_the_client_wrote_stays_as_it_is_in_an_error(proxy: str, name: str) -> None:
+    body = with_choice({"type": "function", "name": name})
+    _, data = fetch(f"{proxy}/v1/responses", body)
+    message = json.loads(data)["error"]["message"]
+    assert message == f"tool_choice.name is {name!r}, which is not in tools."
+
+
 def nested(depth: int) -> bytes:
     deep = b"[" * depth + b"]" * depth
     return b'{"model": "m", "input": [{"role": "user", "content": "Hi", "x": %s}]}' % deep
