@@ -6,10 +6,11 @@ tools that another service ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator import json_codec
+from emulator.answering.client_history import ClientHistory
 from emulator.answering.summary import introduced
 from emulator.answering.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.anthropic.code_calls import CODE, Cells, Content
@@ -26,79 +27,67 @@ from emulator.anthropic.parts import (
 )
 from emulator.anthropic.tool_changes import ADDITION, REMOVAL, change_message, tool_changes
 from emulator.errors import BadRequest
-from emulator.events import from_same_answer
 from emulator.protocol import FunctionCall, HistoryCall, Message
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
 
 
-def messages(role: Role, content: Content, place: str, cells: Cells | None = None) -> list[Message]:
+def add_messages(
+    history: ClientHistory, role: Role, content: Content, place: str, cells: Cells
+) -> None:
     """Convert one message of the request, after those before it. Tool results become separate messages.
     Raises `BadRequest`."""
     if isinstance(content, str):
-        return [Message(role=role, content=content)]
+        history.add_message(Message(role=role, content=content))
+        return
     if role == "assistant":
-        return _assistant(content, place, cells or Cells())
-    converted: list[Message] = []
+        _add_answer(history, content, place, cells)
+        return
     pending: list[Json] = []
+
+    def flush() -> None:
+        if pending:
+            history.add_message(Message(role=role, content=joined(pending)))
+            pending.clear()
+
     for n, block in enumerate(content):
         at = f"{place}[{n}]"
         match block_type(block, at):
             case "tool_result":
-                whole = [_result(block, at)]
+                flush()
+                history.add_result(_result(block, at))
             case "compaction":
-                whole = _summary(block, at)
+                flush()
+                _add_summary(history, block, at)
             case kind if kind in (ADDITION, REMOVAL):
-                whole = [change_message(block, at)]
+                flush()
+                history.add_message(change_message(block, at))
             case _:
                 pending += parts(block, at)
-                continue
-        converted += [*_message(role, pending), *whole]
-        pending = []
-    return [*converted, *_message(role, pending)]
+    flush()
 
 
-def _message(role: Role, pending: Sequence[Json]) -> list[Message]:
-    return [Message(role=role, content=joined(pending))] if pending else []
-
-
-def _summary(block: Block, place: str) -> list[Message]:
+def _add_summary(history: ClientHistory, block: Block, place: str) -> None:
     """The summary of the messages that a block replaces, and their changes of the tools."""
     if block.get("content") is None:  # no summary could be made
-        return []
-    summary = Message(role="user", content=introduced(text(block, "content", place)))
-    changes = tool_changes([[block]])
-    return [summary, *(change_message(change, place) for _, change in changes)]
+        return
+    words = introduced(text(block, "content", place))
+    history.add_message(Message(role="user", content=words))
+    for _, change in tool_changes([[block]]):
+        history.add_message(change_message(change, place))
 
 
-def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Message]:
-    """Convert an answer: text and calls share a message; results of hosted calls, and each cell with its
-    output, are messages in between. A cell that waited for results is with its first calls."""
-    converted: list[Message] = []
+def _add_answer(history: ClientHistory, content: Sequence[Block], place: str, cells: Cells) -> None:
+    """Text and calls up to the result of a hosted call or of code share a message."""
     texts: list[str] = []
-    calls: list[HistoryCall] = []
-    thoughts: list[str] = []
+    calls: list[tuple[HistoryCall, str | None]] = []
 
     def flush() -> None:
-        words = "\n\n".join(filter(None, texts))
-        last = _last_calls(converted)
-        if (
-            not words
-            and calls
-            and last is not None
-            and from_same_answer(calls[0].id, last[1][0].id)
-        ):
-            # These calls left with hosted calls, whose results are already there.
-            at, others = last
-            together = {"tool_calls": [*others, *calls]}
-            converted[at] = converted[at].model_copy(update=together)
-        elif words or calls:
-            fields: Json = {"tool_calls": [*calls]} if calls else {}  # some servers refuse null
-            fields["program"] = cells.program(calls)
-            fields["reasoning"] = "\n".join(filter(None, thoughts))
-            thoughts.clear()
-            converted.append(Message(role="assistant", content=words or None, **fields))
+        if words := "\n\n".join(filter(None, texts)):
+            history.add_message(Message(role="assistant", content=words))
+        for call, caller in calls:
+            history.add_call(call, caller)
         texts.clear()
         calls.clear()
 
@@ -106,34 +95,32 @@ def _assistant(content: Sequence[Block], place: str, cells: Cells) -> list[Messa
         at = f"{place}[{n}]"
         match _answer_type(block, at):
             case "thinking":
-                thoughts.append(str(block.get("thinking") or ""))
+                history.add_reasoning(str(block.get("thinking") or ""))
             case "text":
                 texts.append(text(block, "text", at))
             case "tool_use":
-                calls.append(cells.call(_call(block, at), block))
+                calls.append((_call(block, at), cells.caller(block)))
             case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
-                calls += (cells.call(call, block) for call in _hosted_calls(block, at))
+                calls += ((call, cells.caller(block)) for call in _hosted_calls(block, at))
             case "server_tool_use":
                 cells.start(block)
             case kind if kind in _WHOLE:
                 flush()
-                converted += _whole(block, at, cells)
+                _WHOLE[kind](history, block, at, cells)
     flush()
-    return converted
 
 
-_WHOLE = frozenset(
-    {"compaction", "mcp_tool_result", "tool_search_tool_result", "code_execution_tool_result"}
-)
+def _add_hosted_result(history: ClientHistory, block: Block, place: str, _: Cells) -> None:
+    history.add_result(_hosted_result(block, place))
+
+
+_WHOLE: Mapping[str, Callable[[ClientHistory, Block, str, Cells], None]] = {
+    "compaction": lambda history, block, place, _: _add_summary(history, block, place),
+    "mcp_tool_result": _add_hosted_result,
+    "tool_search_tool_result": _add_hosted_result,
+    "code_execution_tool_result": lambda _, block, __, cells: cells.end(block),
+}
 """Blocks of an answer that become messages of their own."""
-
-
-def _whole(block: Block, place: str, cells: Cells) -> list[Message]:
-    if block["type"] == "compaction":
-        return _summary(block, place)
-    if block["type"] == "code_execution_tool_result":
-        return [*cells.end(block)]
-    return [_hosted_result(block, place)]
 
 
 def _answer_type(block: Any, place: str) -> str:
@@ -141,15 +128,6 @@ def _answer_type(block: Any, place: str) -> str:
     if kind in ("tool_result", "image", "document", "search_result"):
         raise unknown_type(kind, place, "those of an assistant's message")
     return kind
-
-
-def _last_calls(converted: Sequence[Message]) -> tuple[int, list[HistoryCall]] | None:
-    """The calls before the results that end ``converted``, and the place of their message."""
-    for at in range(len(converted) - 1, -1, -1):
-        if converted[at].role != "tool":
-            calls = converted[at].tool_calls
-            return (at, calls) if calls else None
-    return None
 
 
 def _call(block: Block, place: str) -> HistoryCall:

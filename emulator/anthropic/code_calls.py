@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emulator.answering.cell_resume import NO_OUTPUT
-from emulator.answering.prompt import cell_history
+from emulator.answering.client_history import ClientHistory
 from emulator.anthropic.parts import mapping
 from emulator.errors import BadRequest
-from emulator.protocol import HistoryCall, HistoryProgram, Message
+from emulator.protocol import HistoryProgram
 
 Content = str | Sequence[Mapping[str, Any]]
 
@@ -72,10 +72,9 @@ class Cells:
     """The code in a conversation, from its first block on. Code that calls the client's tools ends in a later
     message than it begins."""
 
-    def __init__(self, contents: Iterable[str | Sequence[Mapping[str, Any]]] = ()) -> None:
-        blocks = (
-            block for content in contents if not isinstance(content, str) for block in content
-        )
+    def __init__(self, contents: Iterable[Content], history: ClientHistory) -> None:
+        self._history = history
+        blocks = (block for content in contents for block in _blocks(content))
         self._results = {
             str(block.get("tool_use_id")): mapping(block.get("content"))
             for block in blocks
@@ -83,39 +82,28 @@ class Cells:
         }
         self._code: dict[str, str] = {}
         self._running = ""
-        self._programs: dict[str, HistoryProgram] = {}
-        """The code that has called tools, by its id."""
 
     def start(self, block: Mapping[str, Any]) -> None:
-        self._running = str(block.get("id"))
-        self._code[self._running] = str(mapping(block.get("input")).get("code", ""))
-
-    def call(self, call: HistoryCall, block: Mapping[str, Any]) -> HistoryCall:
-        """The call with its caller, if code is running."""
-        if not self._running or mapping(block.get("caller")).get("type") == "direct":
-            return call
-        return call.model_copy(update={"caller": self._running})
-
-    def program(self, calls: Sequence[HistoryCall]) -> HistoryProgram | None:
-        """The program that begins with these calls of a message."""
-        key = next((call.caller for call in calls if call.caller), "")
-        if not key or key in self._programs:
-            return None
+        key = self._running = str(block.get("id"))
+        self._code[key] = str(mapping(block.get("input")).get("code", ""))
         program = HistoryProgram(id=key, code=self._code[key])
         if (result := self._results.get(key)) is not None:
             output, failed = _output(result)
             fields = {"result": output or NO_OUTPUT, "failed": failed}
             program = program.model_copy(update=fields)
-        self._programs[key] = program
-        return program
+        self._history.add_program(program)
 
-    def end(self, block: Mapping[str, Any]) -> list[Message]:
-        """The code and its output, unless they are the history of a program."""
+    def caller(self, block: Mapping[str, Any]) -> str | None:
+        """The id of the code that made the call in ``block``."""
+        is_direct = mapping(block.get("caller")).get("type") == "direct"
+        return None if is_direct or not self._running else self._running
+
+    def end(self, block: Mapping[str, Any]) -> None:
+        """Add the code and its output, unless they are those of a program."""
         key, self._running = str(block.get("tool_use_id")), ""
-        if key not in self._programs:
+        if not self._history.has_called(key):
             output, failed = _output(mapping(block.get("content")))
-            return cell_history(self._code.get(key, ""), output, failed=failed)
-        return []
+            self._history.add_cell(self._code.get(key, ""), output, failed=failed)
 
 
 def _output(result: Mapping[str, Any]) -> tuple[str, bool]:

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from emulator.answering.billing_line import without_billing_line
 from emulator.answering.call_policy import INTERPRETER
-from emulator.anthropic.blocks import messages
+from emulator.answering.client_history import ClientHistory
+from emulator.anthropic.blocks import add_messages
 from emulator.anthropic.code_calls import Cells, Content, check_results, is_code_execution
 from emulator.anthropic.mcp_servers import (
     McpServer,
@@ -207,24 +208,26 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
         texts = [text(block, "text", f"system[{n}]") for n, block in enumerate(system)]
         # Here too: a block that is nothing but the line leaves no blank lines behind.
         system = "\n\n".join(filter(None, map(without_billing_line, texts)))
-    chat = [Message(role="system", content=system)] if system else []
+    history = ClientHistory()
+    if system:
+        history.add_message(Message(role="system", content=system))
     answer: Content = ()
     following: dict[str, Content] = {}
-    cells = Cells(message.content for message in request.messages)
+    cells = Cells((message.content for message in request.messages), history)
     for n, message in enumerate(request.messages, -stored):
         place = f"messages[{n}].content"
         _check_message(message, f"messages[{n}]")
         if message.role == "system" and (not message.content or request.is_cleared(n + stored)):
             continue
-        chat += messages(message.role, message.content, place, cells)
+        add_messages(history, message.role, message.content, place, cells)
         if message.role == "assistant":
             answer, following = message.content, {}
         elif message.role == "user":
             following[place] = message.content
     check_results(answer, following)
-    if not chat:
+    if not history.messages:
         raise BadRequest("messages have no content to answer.", param="messages")
-    return chat
+    return history.messages
 
 
 def _check_message(message: InputMessage, place: str) -> None:

@@ -110,3 +110,46 @@ def test_a_refusal_reaches_the_client(
     else:
         message = claude.messages.create(**asked)
     assert json.loads(message.to_json())["content"][0]["text"] == "I cannot do that."
+
+
+@pytest.mark.parametrize("api", ["responses", "messages"])
+def test_thoughts_between_words_and_calls_are_kept(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str
+) -> None:
+    """Models that think between their steps; both are one message of a chat."""
+    upstream.reply("Fine.")
+    url = start_proxy(tools="native")
+    if api == "responses":
+        thoughts: list[Any] = [
+            {"type": "reasoning", "id": f"rs_{n}", "summary": [{"type": "summary_text", "text": t}]}
+            for n, t in enumerate(("Where?", "Look it up."))
+        ]
+        call = {"type": "function_call", "call_id": "call_1", "name": "get_weather"}
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        history: list[Any] = [
+            {"role": "user", "content": "Oslo?"},
+            thoughts[0],
+            {"role": "assistant", "content": "One moment."},
+            thoughts[1],
+            {**call, "arguments": '{"location": "Oslo"}'},
+            {"type": "function_call_output", "call_id": "call_1", "output": "4"},
+        ]
+        client.responses.create(model="m", tools=[FUNCTION], input=history)
+    else:
+        content: list[Any] = [
+            {"type": "thinking", "thinking": "Where?", "signature": ""},
+            {"type": "text", "text": "One moment."},
+            {"type": "thinking", "thinking": "Look it up.", "signature": ""},
+            {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": CALL["arguments"]},
+        ]
+        claude = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        result: Any = {"type": "tool_result", "tool_use_id": "call_1", "content": "4"}
+        messages: list[Any] = [
+            {"role": "user", "content": "Oslo?"},
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": [result]},
+        ]
+        claude.messages.create(model="m", max_tokens=9, messages=messages, tools=[TOOL])
+    assert reasoning_sent(upstream) == [["Where?\nLook it up."]]
+    [said] = [m for m in upstream.requests[0]["messages"] if m["role"] == "assistant"]
+    assert said["content"] == "One moment." and said["tool_calls"][0]["id"] == "call_1"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from anthropic.types.beta import BetaMessage
 
-from emulator.anthropic.blocks import messages
+from emulator.answering.client_history import ClientHistory
+from emulator.anthropic.blocks import add_messages
+from emulator.anthropic.code_calls import Cells
 from emulator.anthropic.message import collect
 from emulator.anthropic.request import MessagesRequest, at_client_place, chat_request
 from emulator.anthropic.writer import MessageWriter
@@ -152,8 +154,9 @@ def test_hosted_calls_become_blocks_and_blocks_become_calls(
     made = collect(written(*answer))
     assert made["content"] == blocks
     BetaMessage.model_validate(made, strict=True)
-    read = messages("assistant", made["content"], "messages[1].content")
-    assert [shown(message) for message in read] == history
+    read = ClientHistory()
+    add_messages(read, "assistant", made["content"], "messages[1].content", Cells((), read))
+    assert [shown(message) for message in read.messages] == history
 
 
 @EACH_ANSWER
