@@ -11,8 +11,8 @@ An empty ``truth`` means that no call is right. `benchmarks.bfcl_replies` writes
 replies that BFCL's authors have published. The second folder is ``berkeley-function-call-leaderboard`` of
 github.com/ShishirPatil/gorilla at commit de8307b4; its parsers were written for these very replies.
 
-BFCL's AST checker judges the calls of all readers. The proxy reads with its default settings and may not ask
-the model again; each call that its programs make after a result counts too. Each parser is tried on the
+BFCL's AST checker judges the calls of all readers. The proxy may not ask the model again; each call that its
+programs make after a result counts too. It reads in three ways (`ACTS`). Each parser is tried on the
 replies of every model, and a parser that fails on a reply has read no call.
 """
 
@@ -67,6 +67,12 @@ cannot read the model's call.
 | model | replies | the proxy | best of today | or of 2024 | both | missed | no call | default | better |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
+ACTS = {
+    "any": "with `acts = any` in the profile",
+    "RUN": "by default; asked about a block, the model answers RUN",
+    "label": "by default; no model is asked",
+}
+"""How the proxy reads; these models were prompted by others, and know no label."""
 DEFAULT_PARSER = "prompting"
 """BFCL's parser for every model without one of its own."""
 DOCS = Path(__file__).parent.parent / "docs"
@@ -251,9 +257,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1, help="only each n-th reply")
     parser.add_argument(
         "--acts",
-        choices=("any", "label", "RUN"),
+        choices=ACTS,
         default="any",
-        help="as in a profile; these models were prompted by others. RUN: they answer so if asked",
+        help="how the proxy reads; --write measures all",
     )
     parser.add_argument("--show", type=int, default=0, help="print this many missed replies")
     parser.add_argument("--write", action="store_true", help="write docs/accuracy.md")
@@ -262,17 +268,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     today = parsers()
     of_2024 = parsers_of_2024(options.parsers_of_2024) if options.parsers_of_2024 else {}
     with closing(open_programs(Settings(base_url="http://unused"))) as programs:
-        scores = measure(programs, options.replies, today | of_2024, options.every, options.acts)
-    for missed in [one for score in scores.values() for one in score.missed][: options.show]:
+        scores = {
+            acts: measure(programs, options.replies, today | of_2024, options.every, acts)
+            for acts in ([*ACTS] if options.write else [options.acts])
+        }
+    shown = scores[options.acts].values()
+    for missed in [one for score in shown for one in score.missed][: options.show]:
         print(f"\n--- {missed.model} {missed.case.id}\n{missed.text}\n    {missed.case.truth}")
-    text = page(scores, today, of_2024)
-    print(text)
+    each_model = page(scores[options.acts], today, of_2024)
+    print(each_model)
     if options.write:
-        EACH_MODEL.write_text(text.replace("##", "#", 1) + "\n", "utf-8")
-        head, total = text.partition("| --- |")[0], text.rpartition("\n| all")
-        link = f"[all {len(scores)}](../benchmarks/bfcl_real.md)"
-        short = f"{head}| --- |{' ---: |' * 9}\n| {link}{total[2]}"
-        write_section(DOCS / "accuracy.md", "bfcl-real", short)
+        EACH_MODEL.write_text(each_model.replace("##", "#", 1) + "\n", "utf-8")
+        head = each_model.partition("| model |")[2].partition("| --- |")[0]
+        rows = [
+            f"| {ACTS[acts]} {page(found, today, of_2024).rpartition('| all ')[2]}"
+            for acts, found in scores.items()
+        ]
+        table = [f"| read by the proxy |{head}| --- |{' ---: |' * 9}", *rows]
+        text = each_model.partition("| model |")[0] + "\n".join(table)
+        link = f"\n\n[Each of the {len(scores[options.acts])} models](../benchmarks/bfcl_real.md)"
+        write_section(DOCS / "accuracy.md", "bfcl-real", f"{text}{link}, with `acts = any`.")
     return 0
 
 

@@ -67,6 +67,8 @@ class TraceStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._added_bytes = 0
+        """Since this worker has removed what is beyond the limits. A read removes it in any case."""
         with database.transaction("tables") as rows:
             for statement in _TABLES:
                 rows.run(statement)
@@ -75,8 +77,10 @@ class TraceStore:
         """Add requests or replace them."""
         with self._database.transaction("traces") as rows:
             for summary, text in batch:
-                self._put(rows, summary, text)
-            self._shrink(rows)
+                self._added_bytes += self._put(rows, summary, text)
+            if self._added_bytes > self.max_bytes // MAX_PART:
+                self._shrink(rows)
+                self._added_bytes = 0
 
     def page(self, parameters: Mapping[str, str], client: str | None) -> TracePage:
         return select_page(self._summaries(client), parameters, self._database.now())
@@ -106,16 +110,19 @@ class TraceStore:
     def count_and_bytes(self, client: str | None) -> tuple[int, int]:
         """The number of requests, and about their size."""
         query = f"SELECT count(*), coalesce(sum(bytes), 0) FROM traces WHERE {_OF}"
-        count, size = self._database.one(query, client=client or "")
+        with self._database.transaction("traces") as rows:
+            self._shrink(rows)
+            count, size = rows.one(query, client=client or "")
         return int(count), int(size)
 
-    def _put(self, rows: Rows, summary: TraceSummary, text: str | None) -> None:
+    def _put(self, rows: Rows, summary: TraceSummary, text: str | None) -> int:
+        """Returns the request's size."""
         query = "SELECT has_ended, body, text FROM traces WHERE id = :id"
         has_ended = summary.seconds is not None
         old = rows.one(query, id=summary.id) if text is None or not has_ended else None
         if old is not None and not has_ended:
             if old[0]:
-                return  # an earlier report of a request that has ended
+                return 0  # an earlier report of a request that has ended
             if text is None:  # its contents stay
                 summary, text = replace(summary, body=old[1]), old[2]
         size = _size(summary, text)
@@ -134,6 +141,7 @@ class TraceStore:
             body=summary.body,
             text=text,
         )
+        return size
 
     def _summaries(self, client: str | None) -> list[TraceSummary]:
         """The newest first."""
