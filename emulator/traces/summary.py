@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.events import ToolCall
+from emulator.fronts import front_of
 from emulator.traces.trace import RelayedCall, State, Trace
 
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
-
-_FRONTS = {"/chat/completions": "chat", "/responses": "responses", "/messages": "messages"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class TraceSummary:
     @property
     def front(self) -> str:
         """The API: chat, responses, messages or other."""
-        return next((name for end, name in _FRONTS.items() if self.path.endswith(end)), "other")
+        return front_of(self.path)
 
     @property
     def client_label(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from emulator.anthropic.request import MessagesRequest
 from emulator.anthropic.threads import Threads
 from emulator.errors import BadRequest
+from emulator.fronts import CHAT, MESSAGES, RESPONSES
 from emulator.json_codec import dumps
 from emulator.protocol import parse_body
 from emulator.responses.conversations import Conversations
@@ -181,9 +182,9 @@ class _Front:
 
 
 PATHS: Mapping[str, _Front] = {
-    "/v1/chat/completions": _Front(_whole_chat, _view_chat, _add_chat_results),
-    "/v1/responses": _Front(_whole_response, _view_response, _add_response_results),
-    "/v1/messages": _Front(_whole_message, _view_message, _add_message_results),
+    CHAT: _Front(_whole_chat, _view_chat, _add_chat_results),
+    RESPONSES: _Front(_whole_response, _view_response, _add_response_results),
+    MESSAGES: _Front(_whole_message, _view_message, _add_message_results),
 }
 
 

@@ -12,6 +12,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.anthropic.tools import chat_tools
 from emulator.errors import BadRequest, EmulatorError, NotFound
 from emulator.explain import explain, read_tools
+from emulator.fronts import CHAT
 from emulator.protocol import ChatCompletionRequest, parse_body
 from emulator.responses.tools import nested
 from emulator.settings import BUILT_IN_PROFILES, Settings
@@ -53,7 +54,7 @@ class SendForm(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    path: str = Field("/v1/chat/completions", max_length=100)
+    path: str = Field(CHAT, max_length=100)
     body: str = Field("", max_length=_MAX_CHARS)
     tools: str = Field("[]", max_length=_MAX_CHARS)
     model: str = Field("", max_length=500)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 
+from emulator.fronts import CHAT, RESPONSES
 from emulator.traces import Trace
 
 _CALLS = {
-    "/v1/chat/completions": "client.chat.completions.create(**request)",
-    "/v1/responses": "client.responses.create(**request)",
+    CHAT: "client.chat.completions.create(**request)",
+    RESPONSES: "client.responses.create(**request)",
 }
 
 

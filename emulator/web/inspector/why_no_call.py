@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from emulator.answering.judge import ASKED, ASKED_BEFORE, NOT_LAST
+from emulator.fronts import front_of
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import MAX_REPLY_CHARS
 
@@ -137,7 +138,7 @@ def _required(trace: Trace) -> str:
     """The tool choice that demands a call, as the client's API writes it."""
     return (
         'tool_choice {"type": "any"}'
-        if trace.path.endswith("/messages")
+        if front_of(trace.path) == "messages"
         else 'tool_choice "required"'
     )
 

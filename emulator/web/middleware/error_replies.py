@@ -16,6 +16,7 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
+from emulator.fronts import MESSAGES
 from emulator.web.middleware import doors
 from emulator.web.middleware.request_body import LastResponse
 from emulator.web.server.connections import BODY_ERRORS
@@ -60,4 +61,4 @@ def error_reply(error: Exception) -> Response:
 
 def speaks_anthropic() -> bool:
     """Return True if the current request belongs to the Messages API, whose errors have another shape."""
-    return doors.meant_path(request.path).startswith("/v1/messages")
+    return doors.meant_path(request.path).startswith(MESSAGES)

@@ -13,10 +13,10 @@ from flask import Blueprint, Flask, Response, g, request
 from emulator import client_disconnect, traces
 from emulator.client_disconnect import ClientDisconnect, has_disconnected
 from emulator.client_keys import grant_of
+from emulator.fronts import FRONTS
 from emulator.hosted.credentials import body_without_credentials
 from emulator.traces import Trace, Traces
 
-_ANSWER_PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages"})
 _TEXT_TYPES = ("json", "text/")
 
 
@@ -31,7 +31,7 @@ class Recording:
 
         @api.before_request
         def begin() -> None:
-            if request.method == "POST" and request.path in _ANSWER_PATHS:
+            if request.method == "POST" and request.path in FRONTS:
                 self.begin()
 
         app.after_request(self._record_response)
