@@ -5,12 +5,14 @@ Fronts of the same API pass them on; other fronts expand them into events.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from emulator import json_codec
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_policy import NO_TOOLS
+from emulator.answering.native.call_assembly import CallAssembler, CallFragments
 from emulator.answering.program_transcript import seen_history
 from emulator.answering.prose import StopFilter
 from emulator.answering.usage_counter import UsageCounter
@@ -126,7 +128,9 @@ def expand_relayed_chunks(
     stop_sequence: str | None = None
     words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
     relayed = False
-    calls = _RelayedCalls(unique_ids=unique_ids)
+    calls, has_calls = CallAssembler(), False
+    answer = new_id("")
+    ids = (call_id(answer, n) for n in itertools.count()) if unique_ids else None
     counter = UsageCounter()
     counter.start_turn()
     for event in events:
@@ -141,9 +145,10 @@ def expand_relayed_chunks(
                 yield ReasoningDelta(reasoning)
             yield from words.feed(delta.get("content") or delta.get("refusal") or "")
             for piece in delta.get("tool_calls") or ():
-                yield from calls.feed(piece)
+                has_calls = True
+                yield from _calls(calls.feed(piece), ids)
             if reason := choice.get("finish_reason"):
-                finish_reason = "tool_calls" if calls.any else answer_finish_reason(reason)
+                finish_reason = "tool_calls" if has_calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
@@ -152,7 +157,7 @@ def expand_relayed_chunks(
             break  # the upstream is closed with the events
     if relayed:
         yield from words.close()
-        yield from calls.close()
+        yield from _calls(calls.close(), ids)
         yield Finish(finish_reason, counter.usage(relayed_messages(request)), stop_sequence)
 
 
@@ -180,29 +185,11 @@ class _RelayedProse:
                 yield ContentDelta(words)
 
 
-class _RelayedCalls:
-    """Joins the call deltas that `native` yields: one call after the other, each valid."""
-
-    def __init__(self, *, unique_ids: bool) -> None:
-        self._answer = new_id("") if unique_ids else ""
-        self._count = 0
-        self.any = False
-        self._id = self._name = self._arguments = ""
-
-    def feed(self, piece: dict[str, Any]) -> Iterator[ToolCall]:
-        function = piece["function"]
-        if function.get("name"):
-            yield from self.close()
-            self.any = True
-            self._id = call_id(self._answer, self._count) if self._answer else piece["id"]
-            self._count += 1
-            self._name, self._arguments = function["name"], ""
-        self._arguments += function.get("arguments") or ""
-
-    def close(self) -> Iterator[ToolCall]:
-        if self._name:
-            yield ToolCall(self._id, self._name, json_codec.loads(self._arguments or "{}"))
-        self._name = ""
+def _calls(fragments: Iterable[CallFragments], ids: Iterator[str] | None) -> Iterator[ToolCall]:
+    """The calls that `native` yields, each of them valid; with new ``ids`` if there are any."""
+    for call in fragments:
+        key = next(ids) if ids else call.id
+        yield ToolCall(key, call.name, json_codec.loads(call.arguments or "{}"))
 
 
 def relayed_messages(request: AnswerRequest, *, plain: bool = False) -> list[dict[str, Any]]:
