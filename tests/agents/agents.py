@@ -104,6 +104,8 @@ AGENTS = (
     agent("Codex CLI", "codex"),
     agent("Claude Code", "claude-code"),
     agent("opencode", "opencode"),
+    agent("GitHub Copilot CLI", "copilot"),
+    agent("Mistral Vibe", "vibe"),
     agent("Qwen Code", "qwen-code"),
     agent("Pi", "pi"),
     agent("Cline CLI", "cline"),

@@ -26,8 +26,8 @@ DOES: Mapping[str, tuple[str, ...]] = {
         "exec_command", "bash", "Bash", "run_shell_command", "shell", "execute", "run_commands",
         "execute_command", "run_terminal_command",
     ),
-    "write": ("write_file", "write", "Write", "write_to_file", "save"),
-    "read": ("read_file", "read", "Read"),
+    "write": ("write_file", "write", "Write", "write_to_file", "save", "create"),
+    "read": ("read_file", "read", "Read", "view"),
     "edit": ("edit_file", "edit", "Edit", "replace", "replace_in_file"),
 }  # fmt: skip
 ENDS = ("complete", "attempt_completion", "submit_and_exit")
@@ -38,7 +38,10 @@ IS: Mapping[str, tuple[str, ...]] = {
     "command": ("cmd", "command", "commands", "code"),
     "path": ("path", "file_path", "filePath", "filepath", "absolute_path", "target_file"),
     "old": ("old_string", "oldString", "oldText", "old_text", "old_str", "search"),
-    "new": ("new_string", "newString", "newText", "new_text", "new_str", "content", "contents", "text"),
+    "new": (
+        "new_string", "newString", "newText", "new_text", "new_str", "content", "contents", "text",
+        "file_text",
+    ),
 }  # fmt: skip
 
 

@@ -58,6 +58,19 @@ class Environment:
         return dict(lines)
 
     @property
+    def python(self) -> str:
+        """For uv. A comment says which where the packages need a newer one: ``# Python 3.12``."""
+        wanted = re.search(r"^# Python ([\d.]+)$", self.file.read_text(), re.MULTILINE)
+        if wanted is None:
+            return sys.executable
+        found = subprocess.run(
+            [ROOT / ".ci" / "pythons"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        return dict(line.split(" ", 1) for line in found.stdout.splitlines()).get(
+            wanted[1], wanted[1]
+        )
+
+    @property
     def installed(self) -> bool:
         stamp = self._stamp
         return stamp.exists() and stamp.read_text() == self.file.read_text()
@@ -84,7 +97,7 @@ class Environment:
         else:
             python = self.folder / "bin" / "python"
             subprocess.run(
-                [UV, "venv", "--quiet", "--clear", "--python", sys.executable, self.folder],
+                [UV, "venv", "--quiet", "--clear", "--python", self.python, self.folder],
                 check=True,
             )
             command = [
