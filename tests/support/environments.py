@@ -64,7 +64,11 @@ class Environment:
         if wanted is None:
             return sys.executable
         found = subprocess.run(
-            [ROOT / ".ci" / "pythons"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [ROOT / ".ci" / "pythons"],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         return dict(line.split(" ", 1) for line in found.stdout.splitlines()).get(
             wanted[1], wanted[1]
