@@ -3,7 +3,8 @@
 A fast upstream sends many chunks in one network read, and parsing text costs more than joining it.
 
 Some servers find calls in a model's words although the request offers no tools (Ollama with gpt-oss). Such a
-call becomes text again, in a form that the reader knows.
+call becomes text again, in a form that the reader knows. A refusal is text too: OpenAI's models have a field
+for it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def read_deltas(
             counter.count(chunk)
             for choice in chunk["choices"]:
                 delta, reason = choice["delta"], choice.get("finish_reason")
-                thought, words = profile.reasoning(delta), delta.get("content") or ""
+                thought = profile.reasoning(delta)
+                words = delta.get("content") or delta.get("refusal") or ""
                 words += calls.feed(words, delta.get("tool_calls") or (), ends=bool(reason))
                 if (reason or (thought and content)) and (reasoning or content):
                     yield pending()

@@ -41,7 +41,7 @@ from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
 
-NAMES = ("code_interpreter", "python")
+NAMES = ("code_interpreter", "code_execution", "python")
 """Names under which models call a code interpreter when they write a call instead of a block."""
 
 PREFIX = "ci_"

@@ -9,6 +9,7 @@ import anthropic
 import openai
 import pytest
 
+from sandbox.fences import probes
 from tests.conftest import StartProxy
 from tests.support.scripted import DONE, Reply, ScriptedUpstream, sse
 from tests.support.tools import GET_WEATHER
@@ -79,30 +80,61 @@ def test_a_message_gives_the_thinking_back(
     )
 
 
-@pytest.mark.parametrize("stream", [False, True])
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
+CODE_EXECUTION = {"type": "code_execution_20260120", "name": "code_execution"}
+_PROBLEM = probes.problem()
+KERNELS = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
+OFFERS = [
+    pytest.param("native", [], [], id="no tools"),
+    pytest.param("native", [FUNCTION], [TOOL], id="a function that the upstream calls"),
+    pytest.param("emulate", [FUNCTION], [TOOL], id="a function that is emulated"),
+    pytest.param("native", [INTERPRETER], [CODE_EXECUTION], id="code", marks=KERNELS),
+    pytest.param(
+        "native",
+        [INTERPRETER, FUNCTION],
+        [CODE_EXECUTION, TOOL],
+        id="code and a function",
+        marks=KERNELS,
+    ),
+]
+"""The setting, and the tools of Responses and of Messages."""
+REFUSAL: list[Any] = [
+    {"role": "assistant", "refusal": "I cannot "},
+    {"refusal": "do that."},
+    {},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize(("setting", "functions", "tools"), OFFERS)
 def test_a_refusal_reaches_the_client(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, stream: bool
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    setting: str,
+    functions: list[Any],
+    tools: list[Any],
+    stream: bool,
 ) -> None:
-    deltas: list[Any] = [{"role": "assistant", "refusal": "I cannot "}, {"refusal": "do that."}, {}]
+    """Emulated, it was an empty answer: asked for again, and a 502 at the end."""
     chunks = [
         {
             "id": "x",
             "choices": [{"index": 0, "delta": one, "finish_reason": None if one else "stop"}],
         }
-        for one in deltas
+        for one in REFUSAL
     ]
     frames = [*map(sse, chunks), DONE]
-    url = start_proxy(tools="native")
+    url = start_proxy(tools=setting)
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
     upstream.reply(*[Reply(frames=frames)] * 2)
     if stream:
-        with client.responses.stream(model="m", input="Hi", tools=[FUNCTION]) as events:
+        with client.responses.stream(model="m", input="Hi", tools=functions) as events:
             answer = events.until_done().get_final_response()
     else:
-        answer = client.responses.create(model="m", input="Hi", tools=[FUNCTION])
+        answer = client.responses.create(model="m", input="Hi", tools=functions)
     assert answer.output_text == "I cannot do that."
     claude = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
-    asked: dict[str, Any] = {"model": "m", "max_tokens": 9, "tools": [TOOL]}
+    asked: dict[str, Any] = {"model": "m", "max_tokens": 9, "tools": tools}
     asked["messages"] = [{"role": "user", "content": "Hi"}]
     if stream:
         with claude.messages.stream(**asked) as messages:

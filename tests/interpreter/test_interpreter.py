@@ -596,6 +596,8 @@ def test_a_call_that_its_schema_refuses_raises_in_the_cell(
             '<tool_call>{"name": "code_interpreter", "arguments": {"code": "print(1)"}}</tool_call>',
             True,
         ),
+        # Anthropic's name of the tool, which a model behind Messages may know.
+        ('{"name": "code_execution", "arguments": {"code": "print(1)"}}', True),
         ("Just words.", False),
     ],
 )
