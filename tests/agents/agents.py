@@ -45,8 +45,9 @@ class Agent:
         return re.findall(r"```bash\n(.*?)```", self.section, re.DOTALL)[-1]
 
     def run(
-        self, prompt: str, url: str, home: Path, work: Path
+        self, prompt: str, url: str, home: Path, work: Path, **variables: str
     ) -> subprocess.CompletedProcess[str]:
+        """With these environment variables, which docs/agents.md does not mention."""
         for path, text in self.files.items():
             file = home / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,7 @@ class Agent:
                 "TERM": "dumb",
                 "LANG": "C.UTF-8",
                 "NO_COLOR": "1",
+                **variables,
             },
         )
 

@@ -1,5 +1,4 @@
-"""What only Codex does: it compacts through the proxy, gives up on a stream without events, and speaks over
-a WebSocket."""
+"""What only Codex does: it compacts through the proxy, and gives up on a stream without events."""
 
 from __future__ import annotations
 
@@ -12,11 +11,8 @@ from typing import Any
 import pytest
 
 from tests.agents.agents import AGENTS, DOCUMENTED_URL, SECONDS, run_within
-from tests.agents.obedient import STYLES, Obedient, Style
-from tests.agents.tasks import TASKS
 from tests.conftest import StartProxy
 from tests.support.environments import node_programs
-from tests.support.metrics import count_requests
 from tests.support.scripted import Reply, ScriptedUpstream
 
 [CODEX] = (agent for agent in AGENTS if agent.title == "Codex CLI")
@@ -99,22 +95,3 @@ def test_codex_waits_for_a_slow_model(
     ended = codex(home, start_proxy(ping_seconds=1), "Add 34 to 1200.", **IDLE)
     assert "It is 1234." in ended.stdout
     assert len(upstream.requests) == len(replies)
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_codex_does_a_task_over_one_websocket(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, home: Path, style: Style
-) -> None:
-    task, work = TASKS[0], home / "work"
-    model = upstream.default = Obedient(task, style, str(work))
-    url = start_proxy()
-    websockets, requests = count_requests(url, "101"), count_requests(url, "200")
-    ended = codex(
-        *(home, url, "--sandbox", "workspace-write", task.prompt), supports_websockets="true"
-    )
-    assert (upstream.failures, model.failures) == ([], []), ended
-    assert "It printed 1235." in ended.stdout, ended
-    assert {name: (work / name).read_text() for name in task.afterwards} == task.afterwards
-    assert (websockets(), requests()) == (1, len(task.steps) + 1)
-    # Where it cannot go on over a WebSocket, Codex sends the rest over HTTP.
-    assert "falling back" not in ended.stderr.lower(), ended
