@@ -158,14 +158,14 @@ def react(calls: Sequence[Call], _toolset: Toolset) -> str:
 
 
 def thinking(calls: Sequence[Call], _toolset: Toolset) -> str:
-    """Reasoning that drafts a wrong call, prose, the code, and more prose."""
+    """Reasoning that drafts a wrong call, prose, the code with the label of our prompt, and more prose."""
     name = calls[0].tool.python_name
     code = "\n".join(map(_by_keyword, calls))
     return (
         f"<think>\nThe user wants something that {name} can do. First idea:\n"
         f"{_fence(f'{name}()')}\nNo, the arguments are missing. Let me write it out.\n</think>\n\n"
         "I'll look that up for you.\n\n"
-        f"{_fence(code)}\n\n"
+        f"{_fence(code, 'tool_code')}\n\n"
         "Once the results are in, I can tell you more."
     )
 
