@@ -245,10 +245,11 @@ class ResponseFront:
         history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
             history = self.conversations.get(client, request.conversation).items
-        parsed_items = [
-            *items.parse(self.stored.with_outputs(client, history), "previous_response"),
-            *items.parse(self.stored.with_outputs(client, input_items)),
-        ]
+        before = items.parse(self.stored.with_outputs(client, history), "previous_response")
+        new = items.parse(self.stored.with_outputs(client, input_items))
+        if request.previous_response_id is not None:
+            items.check_outputs(before, new)
+        parsed_items = [*before, *new]
         check_approvals(history, input_items)
         configuration = (
             EffectiveSettings(request)

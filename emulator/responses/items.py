@@ -10,7 +10,16 @@ from emulator.errors import BadRequest
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import hosted_items, tool_items
-from emulator.responses.item_types import ITEMS, PARTS, ImagePart, Item, Part, ReasoningItem
+from emulator.responses.item_types import (
+    ITEMS,
+    PARTS,
+    CallItem,
+    CallOutputItem,
+    ImagePart,
+    Item,
+    Part,
+    ReasoningItem,
+)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -64,6 +73,18 @@ def normalize(value: Any, place: str = "input") -> list[Json]:
 def quoted(value: Any) -> str:
     """Quote a client's value in an error message, truncated."""
     return repr(value)[:100]
+
+
+def check_outputs(before: Sequence[Item], new: Sequence[Item]) -> None:
+    """Check that each output among the ``new`` items of a continued response has its call, as OpenAI does.
+
+    Raises `BadRequest`.
+    """
+    calls = {one.call_id for one in (*before, *new) if isinstance(one, CallItem)}
+    for one in new:
+        if isinstance(one, CallOutputItem) and one.found is None and one.call_id not in calls:
+            message = f"No tool call found for the output with call_id {quoted(one.call_id)}."
+            raise BadRequest(message, "input")
 
 
 def _normalized(value: Any, place: str) -> Json:

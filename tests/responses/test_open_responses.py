@@ -1,8 +1,7 @@
 """Open Responses' compliance suite: its requests, and what it looks at in the answers.
 
 After src/lib/compliance-tests.ts and schema/components/schemas/ResponseResource.json of
-github.com/openresponses/openresponses. The suite itself, as of 2026-07-15, passes but for one test: a result
-without its call is shown to the model here, and its continuation does not fail.
+github.com/openresponses/openresponses.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import simple_websocket
 
-from tests.support.responses_client import EVENT, as_published, ask, ask_stream, check_events
+from tests.support.responses_client import EVENT, as_published, ask, ask_stream, check_events, fetch
 from tests.support.responses_tools import GET_WEATHER, LONDON
 from tests.support.scripted import ScriptedUpstream
 
@@ -143,3 +142,35 @@ def test_an_unstored_response_is_continued_on_its_own_websocket_only(
         [failed] = second.ask({**asked, "previous_response_id": continued["id"]})
         assert (failed["type"], failed["error"]["code"]) == ("error", "previous_response_not_found")
         assert check_events(second.ask({**body, "input": "Anew."}))["status"] == "completed"
+
+
+ORPHAN = [{"type": "function_call_output", "call_id": "call_of_nobody", "output": "4"}]
+
+
+def test_a_failed_continuation_ends_the_conversation_of_its_websocket(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("OK.", "Anew.")
+    body: Json = {"model": "m", "store": False}
+    with connected(proxy) as socket:
+        key = check_events(socket.ask({**body, "input": "The word is ember."}))["id"]
+        continued = {**body, "previous_response_id": key}
+        [refused] = socket.ask({**continued, "input": ORPHAN})
+        assert "call_of_nobody" in refused["error"]["message"]
+        [failed] = socket.ask({**continued, "input": "What is the word?"})
+        assert failed["error"]["code"] == "previous_response_not_found"
+        assert check_events(socket.ask({**body, "input": "Hi."}))["status"] == "completed"
+    assert len(upstream.requests) == 2
+
+
+def test_an_output_needs_its_call_if_the_response_before_it_is_named(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    """A client that sends the whole conversation may have cut it: its model sees the output."""
+    upstream.reply("OK.", "Four.")
+    before = ask(proxy, {"model": "m", "input": "Hi."})["id"]
+    continued = {"model": "m", "previous_response_id": before, "input": ORPHAN}
+    status, data = fetch(f"{proxy}/v1/responses", continued)
+    assert (status, json.loads(data)["error"]["param"]) == (400, "input")
+    ask(proxy, {"model": "m", "input": [said("user", "Hi."), *ORPHAN]})
+    assert "4" in str(upstream.requests[1]["messages"][-1])

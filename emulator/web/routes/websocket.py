@@ -26,7 +26,7 @@ from emulator.client_disconnect import ClientDisconnect, stop_on_disconnect
 from emulator.errors import BadRequest, EmulatorError
 from emulator.events import new_id
 from emulator.protocol import read_object
-from emulator.responses.items import Json, normalize
+from emulator.responses.items import Json, check_outputs, normalize, parse
 from emulator.upstream.sse import SSEDecoder
 from emulator.web.middleware.inner_post import environ_of_post, inner_application
 
@@ -161,6 +161,9 @@ class _Conversation:
         generates = fields.pop("generate", True) is not False
         items, before = normalize(fields.get("input") or []), fields.get("previous_response_id")
         if before and before == self._last:
+            self._last = ""  # a turn that fails ends the conversation, as at OpenAI
+            if self._before is None:  # otherwise the route knows all calls
+                check_outputs(parse(self._items), parse(items))
             items, before = [*self._items, *items], self._before
             fields |= {"previous_response_id": before, "input": items}
         response = self._stream(fields) if generates else self._without_answer(fields)
