@@ -132,7 +132,7 @@ def test_requests_that_differ_in_the_billing_line_have_equal_prompts(
 
 @pytest.mark.parametrize("content", [f"{LINE}\nWhat is this?", blocks(LINE, "What is this?")])
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_what_a_user_or_the_model_quotes_stays(
+def test_a_billing_line_quoted_by_a_user_or_the_model_stays(
     proxy: str, upstream: ScriptedUpstream, content: Any, role: str
 ) -> None:
     for body in (messages("Be brief.", turn(content, role), ASK), chat(turn(content, role), ASK)):

@@ -121,7 +121,7 @@ JSON_ANSWER = {"response_format": {"type": "json_object"}}
         (row(), JSON_ANSWER),
     ],
 )
-def test_nothing_is_constrained_otherwise(
+def test_a_request_without_usable_tools_is_not_constrained(
     start_proxy: StartProxy, upstream: ScriptedUpstream, settings: Any, fields: Any
 ) -> None:
     upstream.reply('{"warm": true}')
@@ -177,7 +177,7 @@ def test_the_next_prompt_starts_with_the_last_one_and_shows_the_call_as_it_was_w
     assert "21" in second[-1]["content"]
 
 
-def test_an_invalid_call_is_asked_for_again_in_json(
+def test_an_invalid_call_is_requested_again_in_json(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(OSLO.replace("location", "town"), OSLO)
@@ -262,7 +262,7 @@ def test_words_stream_as_they_arrive(start_proxy: StartProxy, upstream: Scripted
     assert len([*filter(None, deltas)]) > 4
 
 
-def test_a_reply_cut_off_inside_its_words_shows_what_came(
+def test_a_truncated_reply_shows_its_words_up_to_the_cut(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply('{"say": "It is wa\\', finish_reason="length"))
@@ -279,7 +279,9 @@ def read(reply: str, cuts: list[int]) -> Any:
 
 
 @given(st.text(), st.booleans(), st.lists(st.integers(0, 10_000), max_size=8))
-def test_any_words_come_out_as_they_went_in(words: str, ascii_only: bool, cuts: list[int]) -> None:
+def test_words_are_read_back_unchanged_from_a_constrained_reply(
+    words: str, ascii_only: bool, cuts: list[int]
+) -> None:
     reply = json.dumps({"say": words}, ensure_ascii=ascii_only)
     assert read(reply, cuts) == ([Text(words)] if words else [])
 

@@ -86,7 +86,7 @@ def strict(start_proxy: StartProxy) -> openai.OpenAI:
 
 @BOTH
 @every_syntax
-def test_nothing_of_a_call_that_was_cut_off_leaves(
+def test_a_truncated_call_is_not_sent(
     strict: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str
 ) -> None:
     reply = SYNTAXES[syntax]
@@ -99,7 +99,7 @@ def test_nothing_of_a_call_that_was_cut_off_leaves(
 
 @BOTH
 @every_syntax
-def test_the_model_goes_on_with_the_call_that_was_cut_off(
+def test_the_model_continues_a_truncated_call(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str
 ) -> None:
     reply = SYNTAXES[syntax]
@@ -114,7 +114,7 @@ def test_the_model_goes_on_with_the_call_that_was_cut_off(
 
 
 @every_syntax
-def test_a_whole_call_leaves_with_the_models_own_end(
+def test_a_complete_call_is_sent_when_the_model_ends_its_reply(
     client: openai.OpenAI, upstream: ScriptedUpstream, syntax: str
 ) -> None:
     upstream.reply(SYNTAXES[syntax])
@@ -140,7 +140,7 @@ GOING_ON = {
 @BOTH
 @pytest.mark.parametrize("chunks", [None, 3])
 @pytest.mark.parametrize("way", GOING_ON)
-def test_a_model_may_go_on_in_its_own_way(
+def test_a_model_may_continue_a_call_in_different_ways(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, way: str, chunks: int | None
 ) -> None:
     further = GOING_ON[way]
@@ -153,7 +153,7 @@ def test_a_model_may_go_on_in_its_own_way(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_response_is_incomplete_where_the_call_was_cut_off(
+def test_a_response_with_a_truncated_call_is_incomplete(
     strict: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     upstream.reply(Reply(SYNTAXES["Mistral"], finish_reason="length"))
@@ -170,7 +170,7 @@ REASONS = ("length", "content_filter", "max_tokens", "insufficient_system_resour
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_end_but_the_models_own_is_a_cut(
+def test_every_finish_reason_but_the_models_own_end_means_truncation(
     strict: openai.OpenAI, upstream: ScriptedUpstream, reason: str | None
 ) -> None:
     upstream.reply(Reply("Action: get_weather\nAction Input: Par", finish_reason=reason))
@@ -180,7 +180,7 @@ def test_every_end_but_the_models_own_is_a_cut(
 
 
 @BOTH
-def test_what_was_whole_before_the_cut_leaves(
+def test_calls_that_were_complete_before_the_cut_are_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     hermes = f"<tool_call>{JSON_CALL}</tool_call>\n"
@@ -191,7 +191,7 @@ def test_what_was_whole_before_the_cut_leaves(
 
 
 @BOTH
-def test_words_that_are_cut_off_are_told_as_they_are(
+def test_truncated_words_are_sent_as_they_are(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(Reply("It is sunny in Par", finish_reason="length"))

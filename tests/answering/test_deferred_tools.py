@@ -129,7 +129,7 @@ def test_a_search_finds_names_and_words(
         ),
     ],
 )
-def test_the_limit_is_the_profiles_or_the_settings_or_a_quarter_of_the_context(
+def test_the_limit_comes_from_the_profile_the_setting_or_the_context_length(
     start_app: Any,
     upstream: ScriptedUpstream,
     settings: Any,

@@ -89,13 +89,13 @@ USAGE: Chunk = {"choices": [], "usage": {"completion_tokens": 2}}
         ),
     ],
 )
-def test_what_has_come_together_is_read_together(
+def test_chunks_that_arrived_together_are_merged(
     come: list[list[Chunk]], read: list[ReplyDelta]
 ) -> None:
     assert list(_read(_Reply(*come))) == read
 
 
-def test_what_came_before_a_fault_is_read_before_it() -> None:
+def test_chunks_before_a_failure_are_read_before_it_is_raised() -> None:
     """A call that was whole by then is made, whatever broke off behind it."""
     read = _read(_Reply([SAY_A, SAY_B], then=UpstreamFailed("broken off")))
     assert next(read) == ReplyDelta("", "ab")
@@ -103,6 +103,6 @@ def test_what_came_before_a_fault_is_read_before_it() -> None:
         next(read)
 
 
-def test_what_stands_before_two_ends_is_not_lost() -> None:
+def test_chunks_before_two_done_events_are_not_lost() -> None:
     """Of two [DONE] the first looked like a chunk that was still to follow."""
     assert list(_read(_Reply([SAY_A, SAY_B], then="[DONE]"))) == [ReplyDelta("", "ab")]

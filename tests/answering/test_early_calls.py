@@ -96,7 +96,7 @@ WRITTEN: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("size", [1, 7, 50, 300])
 @pytest.mark.parametrize(("dialect", "text", "arguments"), WRITTEN)
-def test_a_long_text_is_told_as_it_comes(
+def test_a_long_argument_is_streamed_as_it_arrives(
     dialect: str, text: str, arguments: dict[str, Any], size: int
 ) -> None:
     name = "run" if "input" in arguments else "write_file"
@@ -116,7 +116,7 @@ CONTENTS = st.text(st.sampled_from("ab\\\"'\n\r\t{}é😀\x00"), max_size=80).ma
 @pytest.mark.parametrize("written", [repr, triple, json.dumps], ids=["single", "triple", "json"])
 @given(content=CONTENTS, size=st.integers(1, 90))
 @settings(max_examples=40)
-def test_any_text_is_told_truly_however_the_reply_is_cut(
+def test_any_argument_is_streamed_exactly_however_the_reply_is_cut(
     written: Callable[[str], str], content: str, size: int
 ) -> None:
     if written is json.dumps:
@@ -154,7 +154,7 @@ def test_any_text_is_told_truly_however_the_reply_is_cut(
         "run('short')",
     ],
 )
-def test_what_is_not_certain_is_not_told(text: str) -> None:
+def test_an_uncertain_call_is_not_streamed_early(text: str) -> None:
     for size in (1, 300):
         early, events = fed(text, size)
         assert (early.started, events) == (None, [])
@@ -309,7 +309,7 @@ def test_the_call_is_that_of_a_stream_without_early_calls(
 @pytest.mark.parametrize(
     "further", [".format(1)", ", town='Oslo'", " + other", " oops oops", "[0]"]
 )
-def test_a_call_that_goes_on_as_another_ends_the_stream_with_an_error(
+def test_a_call_that_contradicts_its_streamed_start_ends_the_stream_with_an_error(
     early: str, upstream: ScriptedUpstream, api: Api, further: str
 ) -> None:
     call = f"```tool_code\nwrite_file(path='a.py', content={triple(FILE)}{further})\n```\n"
@@ -325,7 +325,7 @@ def test_a_call_that_goes_on_as_another_ends_the_stream_with_an_error(
 
 
 @APIS
-def test_a_call_that_is_cut_off_stays_half_and_says_why(
+def test_a_streamed_call_that_is_truncated_ends_with_an_error(
     early: str, upstream: ScriptedUpstream, api: Api
 ) -> None:
     half = PYTHON[: len(PYTHON) // 2]
@@ -335,7 +335,9 @@ def test_a_call_that_is_cut_off_stays_half_and_says_why(
     assert len(upstream.requests) == 5
 
 
-def test_a_call_that_is_cut_off_is_incomplete(early: str, upstream: ScriptedUpstream) -> None:
+def test_a_truncated_call_makes_its_response_incomplete(
+    early: str, upstream: ScriptedUpstream
+) -> None:
     upstream.default = Reply(PYTHON[: len(PYTHON) // 2], chunks=30, finish_reason="length")
     *_, last = openai_client(early).chat.completions.create(**CHAT, stream=True)
     assert last.choices[0].finish_reason == "length"
@@ -346,20 +348,24 @@ def test_a_call_that_is_cut_off_is_incomplete(early: str, upstream: ScriptedUpst
     assert delta.delta.stop_reason == "max_tokens"
 
 
-def test_without_a_stream_calls_are_told_whole(early: str, upstream: ScriptedUpstream) -> None:
+def test_without_a_stream_a_truncated_call_is_not_sent(
+    early: str, upstream: ScriptedUpstream
+) -> None:
     upstream.default = Reply(PYTHON[: len(PYTHON) // 2], finish_reason="length")
     answer = openai_client(early).chat.completions.create(**CHAT)
     assert answer.choices[0].message.tool_calls is None
 
 
-def test_a_quotation_is_not_told_early(early: str, upstream: ScriptedUpstream) -> None:
+def test_a_quotation_is_not_streamed_early(early: str, upstream: ScriptedUpstream) -> None:
     body = {**CHAT, "messages": [{"role": "user", "content": f"What does this do?\n{PYTHON}"}]}
     upstream.reply(Reply(PYTHON, chunks=30), "It writes a file.")
     chunks = openai_client(early).chat.completions.create(**body, stream=True)
     assert not any(chunk.choices[0].delta.tool_calls for chunk in chunks if chunk.choices)
 
 
-def test_an_early_response_is_told_again_as_it_was(early: str, upstream: ScriptedUpstream) -> None:
+def test_a_response_with_early_calls_is_replayed_unchanged(
+    early: str, upstream: ScriptedUpstream
+) -> None:
     upstream.reply(Reply(PYTHON, chunks=30))
     client = openai_client(early)
     events = [event.to_dict() for event in client.responses.create(**RESPONSES, stream=True)]

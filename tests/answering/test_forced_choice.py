@@ -171,7 +171,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_each_api_and_each_way_of_calling_reads_it(
+def test_each_api_and_each_way_of_calling_reads_the_object(
     start_proxy: StartProxy, upstream: ScriptedUpstream, settings: dict[str, Any]
 ) -> None:
     proxy = start_proxy(**settings)
@@ -272,7 +272,7 @@ CORRECTED: dict[str, tuple[str, str]] = {
 
 @BOTH
 @pytest.mark.parametrize(("reply", "words"), CORRECTED.values(), ids=CORRECTED)
-def test_the_model_is_told_what_is_wrong_with_it(
+def test_a_repair_names_the_fault_of_the_object(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, reply: str, words: str
 ) -> None:
     upstream.reply(reply, json.dumps(OSLO))
@@ -300,7 +300,7 @@ ONE_CALL: dict[str, str] = {
 
 @BOTH
 @pytest.mark.parametrize("reply", ONE_CALL.values(), ids=ONE_CALL)
-def test_a_reply_with_a_call_has_no_other(
+def test_an_object_next_to_a_call_is_not_a_second_call(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, reply: str
 ) -> None:
     upstream.reply(reply)
@@ -331,7 +331,7 @@ CUSTOM = {"type": "custom", "custom": {"name": "note", "description": "Take a no
 
 
 @pytest.mark.parametrize("tools", [[GET_WEATHER, SEND_MAIL], [CUSTOM]], ids=["two", "custom"])
-def test_an_object_is_no_call_of_a_function_that_it_does_not_name(
+def test_an_object_calls_no_function_that_it_does_not_name(
     client: openai.OpenAI, upstream: ScriptedUpstream, tools: Any
 ) -> None:
     """Neither which of two functions it is for, nor a custom tool's text."""
@@ -355,7 +355,7 @@ def test_an_object_that_was_cut_off_is_continued(
 
 
 @BOTH
-def test_an_object_that_the_user_wrote_is_no_call_of_another_author(
+def test_an_object_that_the_user_wrote_counts_as_the_models_own_call(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(json.dumps(OSLO))
@@ -368,7 +368,7 @@ def test_an_object_that_the_user_wrote_is_no_call_of_another_author(
 
 
 @BOTH
-def test_words_beside_an_upstreams_own_call_are_passed_on(
+def test_words_next_to_a_native_call_are_sent_to_the_client(
     start_proxy: StartProxy, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     proxy = start_proxy(tools="native")

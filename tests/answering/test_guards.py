@@ -33,7 +33,7 @@ INVALID_MAIL = '```tool_code\nsend_mail(recipient="a@b.example")\n```'
     ],
     ids=["refused", "invalid then refused", "invalid", "empty"],
 )
-def test_words_stay_the_answer_when_nothing_comes_of_asking_about_their_block(
+def test_words_stay_the_answer_when_the_question_about_their_block_fails(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
 ) -> None:
     upstream.reply(SHOWN, *later)
@@ -54,7 +54,7 @@ def test_words_that_announce_a_call_are_an_answer(
 
 
 @BOTH
-def test_a_refused_repair_of_code_is_an_error_all_the_same(
+def test_a_refused_repair_of_code_is_reported_as_an_error(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(INVALID, Reply(status=400))
@@ -63,7 +63,7 @@ def test_a_refused_repair_of_code_is_an_error_all_the_same(
     assert caught.value.code == "model_invalid"
 
 
-def test_a_refused_repair_is_no_model_turn_in_the_usage(
+def test_a_refused_repair_does_not_count_in_the_usage(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(SHOWN, Reply(status=400))
@@ -86,7 +86,7 @@ def circle(*results: str) -> list[Any]:
 
 
 @BOTH
-def test_a_call_that_goes_round_in_circles_is_told(
+def test_a_model_that_repeats_a_call_with_the_same_result_is_asked_to_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
@@ -97,7 +97,7 @@ def test_a_call_that_goes_round_in_circles_is_told(
 
 
 @pytest.mark.parametrize("results", [("12",), ("12", "13"), ("pending", "12")])
-def test_a_call_whose_result_may_change_is_no_circle(
+def test_a_repeated_call_whose_result_changes_is_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream, results: tuple[str, ...]
 ) -> None:
     upstream.reply(LONDON)
@@ -121,7 +121,7 @@ if "12" in get_weather("London"):
     [[LONDON], [INVALID, INVALID, INVALID], ["", "", ""], [Reply(status=400)], [Reply(status=401)]],
     ids=["again", "invalid", "empty", "refused", "not allowed"],
 )
-def test_a_call_that_was_asked_about_leaves_after_all(
+def test_a_repeated_call_is_sent_if_no_better_reply_comes(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, first: str, later: list[Any]
 ) -> None:
     """It is valid, and ended in a 502."""
@@ -188,7 +188,7 @@ def test_a_repetition_counts_only_when_nothing_else_was_called_in_between(
     assert len(upstream.requests) == requests
 
 
-def test_equal_calls_of_one_message_are_no_circle(
+def test_equal_calls_of_one_message_are_not_a_repetition(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """Two throws of a die."""
@@ -201,7 +201,7 @@ def test_equal_calls_of_one_message_are_no_circle(
     assert calls(completion) == [("roll", {"x": "d6"})]
 
 
-def test_a_program_that_was_asked_about_goes_on(
+def test_a_repeated_program_resumes_after_its_first_call(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     program = "```python\nx = bash('pytest')\nedit(x)\n```"
@@ -218,7 +218,9 @@ def test_a_program_that_was_asked_about_goes_on(
     assert calls(second) == [("edit", {"x": "passed"})]
 
 
-def test_the_budget_is_the_operators(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+def test_the_operator_sets_the_number_of_repairs(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
     client = openai.OpenAI(base_url=start_proxy(repair_attempts=0), api_key="k", max_retries=0)
     upstream.reply("```python\nget_weather(town='x')\n```")
     with pytest.raises(openai.InternalServerError):
@@ -226,7 +228,7 @@ def test_the_budget_is_the_operators(start_proxy: StartProxy, upstream: Scripted
     assert len(upstream.requests) == 1
 
 
-def test_a_repair_that_does_not_fit_the_context_tells_the_first_fault(
+def test_a_repair_beyond_the_context_length_reports_the_first_fault(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     too_long = {"error": {"message": "too long", "code": "context_length_exceeded"}}
@@ -299,7 +301,7 @@ def test_an_answer_outside_reasoning_is_never_overruled(
     assert completion.choices[0].message.content == "It is fine."
 
 
-def test_a_model_that_keeps_calling_in_json_is_told_that_it_may(
+def test_the_prompt_accepts_json_from_a_model_that_keeps_calling_in_json(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     called = json.dumps({"name": "get_weather", "arguments": {"location": "London"}})
@@ -311,7 +313,7 @@ def test_a_model_that_keeps_calling_in_json_is_told_that_it_may(
         assert ("works too" in told) == (model == "json-model")
 
 
-def test_habits_forget_the_models_that_were_long_unused() -> None:
+def test_habits_drop_the_least_recently_used_models() -> None:
     habits = ModelHabits()
     for n in range(1000):
         for _ in range(4):

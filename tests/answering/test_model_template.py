@@ -132,7 +132,7 @@ BEFORE_THE_INSTRUCTIONS = """\
         (BEFORE_THE_INSTRUCTIONS, "[AVAILABLE] [{", "}][/AVAILABLE]\nCall tools."),
     ],
 )
-def test_what_a_template_adds_for_tools_is_the_prompt(
+def test_the_text_that_a_template_adds_for_tools_becomes_the_prompt(
     template: str, begin: str, end: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "chat.jinja"
@@ -176,7 +176,7 @@ def test_a_template_that_cannot_be_used_stops_the_start(
         tools_prompt(str(tmp_path / "missing"), TOOLSET)
 
 
-def test_a_model_is_asked_in_the_words_of_its_template_and_its_call_is_read(
+def test_a_model_is_prompted_with_the_text_of_its_template_and_its_call_is_read(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "chat.jinja"

@@ -243,7 +243,7 @@ def _told(choice: Any) -> tuple[str, list[tuple[str, Any]], str]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_a_native_reply_never_reaches_the_client(
+def test_a_fault_in_a_native_reply_never_reaches_the_client(
     native: openai.OpenAI, upstream: ScriptedUpstream, fault: str
 ) -> None:
     case = FAULTS[fault]
@@ -395,7 +395,7 @@ def test_after_the_budget_there_is_an_honest_error(
     assert len(upstream.requests) == 2
 
 
-def test_of_a_reply_that_was_cut_off_no_half_call_leaves(
+def test_a_truncated_native_reply_sends_only_its_complete_calls(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(
@@ -471,7 +471,7 @@ def test_auto_asks_until_two_replies_agree_and_remembers(
     assert [("tools" in request) for request in rest] == [is_native, is_native]
 
 
-def test_auto_does_not_remember_what_says_nothing(
+def test_auto_does_not_remember_an_inconclusive_probe(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(tools="auto", upstream_retries=0)
@@ -502,7 +502,7 @@ def test_a_probe_ends_where_the_model_writes_without_end(
     assert all(exchange.aborted.wait(60) for exchange in upstream.exchanges[:2])
 
 
-def test_what_auto_found_out_outlives_the_process(
+def test_the_result_of_the_auto_probe_survives_a_restart(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
     body = {"model": "m", "messages": QUESTION, "tools": [GET_WEATHER]}
@@ -522,7 +522,7 @@ def test_what_auto_found_out_outlives_the_process(
     ],
     ids=["custom", "n", "functions"],
 )
-def test_what_upstreams_do_not_know_is_emulated(
+def test_fields_that_upstreams_do_not_support_are_emulated(
     start_proxy: StartProxy, upstream: ScriptedUpstream, fields: dict[str, Any]
 ) -> None:
     url = start_proxy(tools="native")

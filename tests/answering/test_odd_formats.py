@@ -76,7 +76,7 @@ CASES: dict[str, tuple[str, list[tuple[str, Any]]]] = {
 
 @pytest.mark.parametrize("chunks", [None, 1, 7])
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_the_call(
+def test_a_call_in_an_odd_format_is_read_in_one_turn(
     client: openai.OpenAI, upstream: ScriptedUpstream, case: str, chunks: int | None
 ) -> None:
     text, expected = CASES[case]
@@ -89,7 +89,7 @@ def test_it_is_the_call(
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_function_that_was_cut_off_is_none(
+def test_a_truncated_function_element_is_not_called(
     client: openai.OpenAI, upstream: ScriptedUpstream, closed: bool
 ) -> None:
     """By the length limit: further parameters may have followed."""

@@ -209,12 +209,12 @@ def test_an_example_that_a_model_copies_literally_calls_nothing(
     assert "could not be used" in upstream.requests[1]["messages"][-1]["content"]
 
 
-def test_nested_models_stand_before_the_functions_that_take_them() -> None:
+def test_nested_models_precede_the_functions_that_take_them() -> None:
     stubs = Toolset.parse([CREATE_EVENT]).stubs
     assert 0 <= stubs.index("class Place(BaseModel)") < stubs.index("def create_event(")
 
 
-def test_a_history_with_tools_is_told_without_them_too() -> None:
+def test_a_history_with_calls_is_shown_in_a_request_without_tools() -> None:
     messages = [Message.model_validate(message) for message in CONVERSATIONS["results"]]
     told = transcript(messages, Toolset.parse([]))
     assert [m["role"] for m in told] == ["user", "assistant", "user"]

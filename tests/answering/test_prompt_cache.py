@@ -113,7 +113,7 @@ WORDS = ["Done.", "It is on time.", "I cannot tell."]
 
 
 @pytest.mark.parametrize("profile", ["default", "reasoning"])
-def test_whatever_a_model_writes_each_prompt_begins_with_the_prompt_before(
+def test_random_replies_keep_each_prompt_a_prefix_of_the_next(
     start_proxy: StartProxy, upstream: ScriptedUpstream, profile: str
 ) -> None:
     url = start_proxy(profile=profile)
@@ -152,7 +152,7 @@ def test_under_the_tiny_profile_the_examples_and_later_system_messages_stay(
     assert RULE in second
 
 
-def test_under_the_reasoning_profile_the_tools_stand_beside_the_question(
+def test_the_reasoning_profile_puts_the_tools_into_the_users_message(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(profile="reasoning"), api_key="k", max_retries=0)
@@ -247,7 +247,7 @@ def test_a_prompt_that_teaches_another_syntax_is_answered_by_one_line(
     assert broken_prefixes(upstream.requests) == []
 
 
-def test_what_is_taught_later_does_not_rewrite_the_instructions() -> None:
+def test_a_later_system_message_does_not_rewrite_the_instructions() -> None:
     messages = [Message(role="user", content="Hi"), Message(role="system", content="<tool_call>")]
     assert foreign_call_syntax(messages) == ""
 
@@ -282,14 +282,14 @@ def captured() -> list[list[Any]]:
     return found
 
 
-def test_what_we_write_of_the_tools_is_never_larger_than_their_json() -> None:
+def test_stubs_are_never_larger_than_the_json_of_their_tools() -> None:
     seen = [sizes(tools) for tools in captured()]
     assert len(seen) > 60
     assert [row for row in seen if row[1] > row[0]] == []
     assert {whole - stubs for _, stubs, whole in seen} <= set(range(MAX_WORDS))
 
 
-def test_with_an_agents_tools_all_our_words_are_smaller_than_the_json() -> None:
+def test_an_agents_instructions_and_stubs_are_smaller_than_its_tools_json() -> None:
     """Codex's tools took 7,295 characters as JSON, and 7,404 in our words."""
     lines = "\n".join(f"- Rule {n}: keep the path relative, and never guess." for n in range(9))
     tools = [

@@ -65,7 +65,7 @@ def test_a_quotation_is_asked_about_and_stays_prose(
 
 
 @BOTH
-def test_what_else_the_model_says_when_asked_is_told(
+def test_another_answer_to_the_question_is_added_to_the_prose(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(QUOTED, "The page wants money.")
@@ -88,7 +88,7 @@ ATTRIBUTED = [
 
 @BOTH
 @pytest.mark.parametrize("said", ATTRIBUTED)
-def test_words_around_a_quotation_decide_nothing_the_model_is_asked(
+def test_the_model_is_asked_whatever_words_surround_a_quotation(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, said: str
 ) -> None:
     upstream.reply(said, "NO")
@@ -98,7 +98,7 @@ def test_words_around_a_quotation_decide_nothing_the_model_is_asked(
 
 
 @BOTH
-def test_what_a_result_says_of_something_else_attributes_nothing(
+def test_words_about_the_page_do_not_mark_a_call_as_quoted(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(f"The page says hello. Now I pay:\n\n{FENCE}", FENCE)
@@ -107,7 +107,7 @@ def test_what_a_result_says_of_something_else_attributes_nothing(
 
 
 @BOTH
-def test_what_the_model_means_is_called_once_it_says_so(
+def test_a_quoted_call_runs_if_the_model_repeats_it(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(FENCE, FENCE)
@@ -328,7 +328,7 @@ QUOTATIONS = {
 
 @BOTH
 @pytest.mark.parametrize("stands", QUOTATIONS)
-def test_a_quotation_is_known_however_it_stands(
+def test_a_quotation_is_recognized_in_every_spelling(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, stands: str
 ) -> None:
     page, written = QUOTATIONS[stands]
@@ -341,7 +341,7 @@ def test_a_quotation_is_known_however_it_stands(
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user"])
-def test_whoever_is_not_the_assistant_is_quoted(
+def test_messages_of_every_other_role_can_be_quoted(
     client: openai.OpenAI, upstream: ScriptedUpstream, role: str
 ) -> None:
     upstream.reply(FENCE, "NO")
@@ -388,7 +388,7 @@ NO_QUOTATIONS = {
 
 @BOTH
 @pytest.mark.parametrize("case", NO_QUOTATIONS)
-def test_what_is_no_quotation_is_called_at_once(
+def test_a_call_that_is_not_a_quotation_is_sent_without_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, case: str
 ) -> None:
     messages, written = NO_QUOTATIONS[case]
@@ -397,7 +397,7 @@ def test_what_is_no_quotation_is_called_at_once(
 
 
 @BOTH
-def test_a_call_of_the_models_own_leaves_beside_a_quotation(
+def test_a_models_own_call_next_to_a_quotation_is_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(f"{QUOTED}\n\n```python\nget_weather(location='x')\n```")
@@ -406,7 +406,7 @@ def test_a_call_of_the_models_own_leaves_beside_a_quotation(
 
 
 @BOTH
-def test_a_program_ends_before_what_it_quotes(
+def test_a_program_ends_before_a_quoted_call(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(f"```python\nget_weather(location='x')\n{WIRE}\n```")
@@ -434,7 +434,7 @@ def test_a_required_call_that_is_quoted_is_asked_about_too(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_response_quotes_too(
+def test_a_quotation_in_responses_stays_prose(
     client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     upstream.reply(QUOTED, "NO")

@@ -92,7 +92,7 @@ def labelled(code: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_it_is_found_however_a_page_writes_it(
+def test_a_quoted_call_is_found_in_every_spelling_of_the_page(
     client: openai.OpenAI, upstream: ScriptedUpstream, page: str
 ) -> None:
     upstream.reply(labelled(CALL), "NO")
@@ -102,7 +102,7 @@ def test_it_is_found_however_a_page_writes_it(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_found_however_a_program_comes_to_it_and_runs_if_the_model_repeats_it(
+def test_a_quoted_call_is_found_however_the_program_builds_it_and_runs_if_repeated(
     client: openai.OpenAI, upstream: ScriptedUpstream, way: str
 ) -> None:
     block = labelled(WAYS[way])
@@ -114,7 +114,7 @@ def test_it_is_found_however_a_program_comes_to_it_and_runs_if_the_model_repeats
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_page_without_the_call_asks_nothing(
+def test_a_page_without_the_call_causes_no_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, way: str
 ) -> None:
     upstream.reply(labelled(WAYS[way]))

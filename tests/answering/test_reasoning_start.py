@@ -59,7 +59,7 @@ def test_a_draft_before_a_lone_closing_tag_is_not_called(
 
 @BOTH
 @every_thought
-def test_what_is_called_behind_it_is(
+def test_a_call_after_a_lone_closing_tag_is_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, thought: str
 ) -> None:
     upstream.reply(Reply(f"{THOUGHTS[thought]}</think>\n\n{LONDON}", chunks=3))
@@ -69,7 +69,7 @@ def test_what_is_called_behind_it_is(
 
 @BOTH
 @pytest.mark.parametrize("thought", [name for name in THOUGHTS if name != "a draft at once"])
-def test_of_a_model_of_which_nothing_is_known_no_call_behind_words_leaves_before_the_end(
+def test_an_unknown_models_call_after_words_waits_for_the_end_of_the_reply(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, thought: str
 ) -> None:
     upstream.reply(Reply(f"{THOUGHTS[thought]}</think>It is fine.", chunks=4))
@@ -89,7 +89,7 @@ def test_the_first_closing_tag_is_remembered(
     assert content(completion) == "It is fine."
 
 
-def test_it_is_remembered_for_that_model_and_that_way_of_asking_alone(
+def test_the_start_of_reasoning_is_remembered_per_model_and_thinking_option(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """The same model may be told not to think; then its replies begin outside."""
@@ -103,7 +103,7 @@ def test_it_is_remembered_for_that_model_and_that_way_of_asking_alone(
 
 
 @BOTH
-def test_reasoning_streams_once_it_is_known_where_it_begins(
+def test_reasoning_streams_once_its_start_is_known(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply("Hm.</think>Hello.", Reply(chunks=["I ", "think."], fault="silent", after=2))
@@ -129,7 +129,7 @@ def test_reasoning_streams_once_it_is_known_where_it_begins(
         Reply(f"<think>\n{DRAFT}\n</think>\n\nLet me look.\n{LONDON}", chunks=3),
     ],
 )
-def test_a_model_that_does_not_begin_inside_calls_as_ever(
+def test_a_model_whose_replies_begin_outside_reasoning_calls_as_before(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, model: str, reply: Reply
 ) -> None:
     upstream.reply(reply, reply)

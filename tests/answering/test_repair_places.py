@@ -43,7 +43,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_fault_is_shown_where_it_stands_in_the_models_own_syntax(
+def test_a_fault_is_shown_at_its_place_in_the_models_own_syntax(
     client: openai.OpenAI, upstream: ScriptedUpstream, case: str
 ) -> None:
     reply, shown = FAULTS[case]

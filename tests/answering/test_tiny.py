@@ -71,7 +71,7 @@ def test_a_lone_function_stays_whatever_the_request_lacks() -> None:
     assert shortlist([add], "hello").tools == (add,)
 
 
-def test_the_functions_stand_directly_before_the_request() -> None:
+def test_the_functions_directly_precede_the_request() -> None:
     assert turn([QUESTION]).messages[-1] == {
         "role": "user",
         "content": (
@@ -90,7 +90,7 @@ def test_a_request_in_parts_keeps_its_parts() -> None:
     assert last[0]["text"].startswith("Now use only these functions:\nget_weather(")
 
 
-def test_the_clients_system_message_goes_behind_ours() -> None:
+def test_the_clients_system_message_follows_ours() -> None:
     plain = turn([QUESTION]).messages
     told = turn([{"role": "system", "content": "Be kind."}, QUESTION]).messages
     first = {"role": "system", "content": f"{plain[0]['content']}\n\nBe kind."}
@@ -111,7 +111,7 @@ def test_roles_take_turns() -> None:
         ("What's the weather?", CallPolicy(), False),
     ],
 )
-def test_small_talk_is_shown_where_nothing_speaks_for_a_call(
+def test_small_talk_examples_are_shown_if_no_word_suggests_a_call(
     request_text: str, choice: CallPolicy, expected: bool
 ) -> None:
     messages = turn([{"role": "user", "content": request_text}], choice).messages
@@ -129,7 +129,7 @@ def test_a_description_cannot_open_a_turn() -> None:
     )
 
 
-def test_a_result_is_put_to_the_model_as_the_answer_to_say() -> None:
+def test_the_model_is_shown_a_result_as_the_answer_to_phrase() -> None:
     told = turn(CALLED)
     content = (
         "What's the weather in London?\n\nThe answer is: 15 degrees\n\nSay it in one sentence."

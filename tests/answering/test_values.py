@@ -99,7 +99,7 @@ def test_a_value_that_looks_unfinished_is_a_value(
 
 @BOTH
 @pytest.mark.parametrize(("written", "meant"), WRITTEN.values(), ids=WRITTEN)
-def test_a_value_arrives_as_it_was_written(
+def test_a_value_reaches_the_client_exactly_as_written(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, written: str, meant: Any
 ) -> None:
     upstream.reply(written)
@@ -126,7 +126,7 @@ ASKED = {
 
 @BOTH
 @pytest.mark.parametrize("written", ASKED.values(), ids=ASKED)
-def test_what_is_no_call_and_no_answer_is_asked_about_and_never_shown(
+def test_a_reply_that_is_neither_a_call_nor_an_answer_is_repaired_and_never_shown(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, written: str
 ) -> None:
     upstream.reply(written, PARIS)

@@ -31,7 +31,9 @@ def test_claude_code_gets_the_next_call(proxy: str, upstream: ScriptedUpstream) 
     }
 
 
-def test_its_account_is_not_told_and_its_history_is(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_the_prompt_contains_claude_codes_history_but_not_its_account(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
     upstream.reply("It printed: hello from claude code")
     send(f"{proxy}/v1/messages?beta=true", {**BODY, "stream": False}, HEADERS)
     sent = upstream.requests[0]["messages"]

@@ -82,7 +82,7 @@ def test_a_model_without_tools_answers_with_a_tool_use(
 
 
 @EITHER
-def test_a_result_goes_on_to_an_answer(
+def test_a_tool_result_leads_to_an_answer(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
@@ -106,7 +106,7 @@ def test_a_result_goes_on_to_an_answer(
 
 
 @EITHER
-def test_a_program_goes_on_over_turns_without_the_model(
+def test_a_program_resumes_with_its_results_without_the_model(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
     upstream.reply(
@@ -163,7 +163,7 @@ def test_every_tool_choice_is_obeyed(
 
 @EITHER
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
-def test_reasoning_is_thinking_for_those_who_ask_for_it(
+def test_reasoning_becomes_thinking_blocks_if_the_client_requests_them(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, tools: list[Any]
 ) -> None:
     given: dict[str, Any] = {"messages": ASK, **({"tools": tools} if tools else {})}
@@ -193,7 +193,7 @@ TURN: list[Any] = [
 
 @EITHER
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
-def test_a_system_message_may_hold_for_one_turn(
+def test_a_system_message_may_apply_to_one_turn(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create, tools: list[Any]
 ) -> None:
     upstream.default = "Mild."
@@ -209,7 +209,7 @@ def test_a_system_message_may_hold_for_one_turn(
 
 @EITHER
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["plain", "with tools"])
-def test_no_tokens_warm_the_upstreams_cache_and_answer_nothing(
+def test_max_tokens_zero_warms_the_upstreams_cache_and_returns_no_text(
     proxy: str, upstream: ScriptedUpstream, create: Create, tools: list[Any]
 ) -> None:
     upstream.default = LONDON
@@ -295,7 +295,7 @@ def test_long_arguments_come_in_pieces(
     assert max(map(len, deltas)) < 600
 
 
-def test_usage_counts_what_came_from_the_cache_beside_what_is_new(
+def test_usage_separates_cached_from_new_input_tokens(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
     usage = {**USAGE, "prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 60}}
@@ -677,7 +677,7 @@ def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
     assert "data:image/png;base64,iVBORw==" in json.dumps(upstream.requests[0]["messages"])
 
 
-def test_counting_tokens_grows_with_what_is_sent(claude: anthropic.Anthropic) -> None:
+def test_the_token_count_grows_with_the_request(claude: anthropic.Anthropic) -> None:
     bare = claude.messages.count_tokens(model="m", messages=ASK).input_tokens
     tools = claude.messages.count_tokens(model="m", messages=ASK, tools=[GET_WEATHER]).input_tokens  # type: ignore[list-item]
     assert 0 < bare < tools
@@ -707,7 +707,7 @@ def test_the_bytes_of_an_image_are_not_counted_as_words(
 
 
 @EITHER
-def test_structured_output_is_held_to_its_schema(
+def test_structured_output_is_checked_against_its_schema(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
     upstream.reply('Sure: {"rain": "true"}')
@@ -742,7 +742,7 @@ def test_the_async_client_streams_too(proxy: str, upstream: ScriptedUpstream) ->
 
 @needs_bubblewrap
 @EITHER
-def test_code_execution_runs_in_the_interpreter_and_its_container_goes_on(
+def test_code_execution_runs_in_the_interpreter_and_keeps_its_container(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, create: Create
 ) -> None:
     upstream.reply("```tool_code\nx = 6 * 7\nprint(x)\n```", "It is 42.")

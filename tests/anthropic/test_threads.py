@@ -74,7 +74,9 @@ def test_the_tool_runners_model_sees_the_whole_conversation(
     assert "12 degrees in Paris" in sent(upstream, 2)
 
 
-def test_the_async_tool_runner_does_too(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_the_async_tool_runners_model_sees_the_whole_conversation(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
 
     @anthropic.beta_async_tool
@@ -201,7 +203,7 @@ def test_a_malformed_thread_is_refused(proxy: str, thread: Any) -> None:
     assert answer["type"] == "error"
 
 
-def test_without_a_store_a_thread_is_refused_and_the_sdk_goes_on_without(
+def test_without_a_store_a_thread_is_refused_and_the_sdk_sends_the_whole_history(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(LONDON, "It is 12 degrees.")
@@ -257,7 +259,7 @@ def test_a_summary_follows_the_clients_instructions_and_starts_a_thread(
     assert "What's the weather" not in sent(upstream, 1)
 
 
-def test_a_conversation_is_never_replaced_by_nothing(
+def test_an_empty_summary_is_an_error_and_replaces_no_conversation(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("  ")

@@ -43,7 +43,7 @@ def ask(url: str, messages: list[Any], search: Json, stream: bool) -> Any:
 @pytest.mark.parametrize(
     ("search", "query"), [(REGEX, "(?i)MERGE.*custom"), (BM25, "merging customers")]
 )
-def test_what_a_search_found_stays_found(
+def test_tools_found_by_a_search_stay_available(
     start_proxy: Any, upstream: ScriptedUpstream, search: Json, query: str, stream: bool
 ) -> None:
     upstream.reply(

@@ -179,7 +179,7 @@ def test_the_arrow_keys_walk_through_the_turns_of_a_program(page: Page) -> None:
     expect(page.get_by_text("Outcome: ended")).to_be_visible()
 
 
-def test_a_drawing_that_a_cell_has_made_is_shown_and_runs_nothing(page: Page) -> None:
+def test_an_svg_made_by_a_cell_is_shown_and_runs_no_script(page: Page) -> None:
     page.goto("/inspector/containers")
     page.locator("main tbody a").first.click()
     picture = page.locator("figure img")
@@ -252,7 +252,7 @@ def test_a_pasted_reply_is_read_on_the_page(page: Page) -> None:
     expect(page.locator("#explanation")).to_contain_text('unknown argument "town"')
 
 
-def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url: str) -> None:
+def test_the_playground_sends_a_request_and_the_list_shows_it(page: Page, url: str) -> None:
     listing = page.context.new_page()
     listing.goto("/")
     before = listing.locator(".requests tbody tr").count()
@@ -265,9 +265,7 @@ def test_a_model_is_asked_on_the_page_and_the_list_learns_of_it(page: Page, url:
     assert not listing.evaluate("window.ran")
 
 
-def test_the_filters_learn_of_new_requests_and_keep_what_is_being_chosen(
-    page: Page, url: str
-) -> None:
+def test_the_filters_offer_new_values_and_keep_the_current_choice(page: Page, url: str) -> None:
     """They knew the models of the moment when the page was opened."""
     page.goto("/?state=answered")
     hello = [{"role": "user", "content": "Hello."}]

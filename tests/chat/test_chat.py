@@ -120,7 +120,7 @@ ANSWERS: list[tuple[str, Any, str, list[tuple[str, Any]]]] = [
 @pytest.mark.parametrize(
     ("tools", "reply", "expected"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS]
 )
-def test_a_reply_in_python_comes_out_as_tool_calls(
+def test_a_reply_in_python_becomes_tool_calls(
     client: openai.OpenAI,
     upstream: ScriptedUpstream,
     ask: Any,
@@ -184,7 +184,7 @@ def test_the_async_client_is_served_too(proxy: str, upstream: ScriptedUpstream) 
 
 
 @BOTH
-def test_a_tool_result_comes_back_and_is_answered(
+def test_a_tool_result_is_shown_to_the_model_and_answered(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply("Let me look.\n" + LONDON)
@@ -290,7 +290,7 @@ def test_a_named_choice_shows_only_that_tool(
     assert "send_mail" not in upstream.requests[0]["messages"][0]["content"]
 
 
-def test_without_parallel_tool_calls_only_the_first_call_leaves(
+def test_without_parallel_tool_calls_only_the_first_call_is_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```python\nget_weather('a')\nget_weather('b')\n```")
@@ -300,7 +300,7 @@ def test_without_parallel_tool_calls_only_the_first_call_leaves(
     assert calls(completion) == [("get_weather", {"location": "a"})]
 
 
-def test_a_call_leaves_as_soon_as_its_statement_has_closed(
+def test_a_call_is_sent_as_soon_as_its_statement_is_complete(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     """The second statement never comes; the first call must be out all the same."""
@@ -336,7 +336,7 @@ def test_the_upstream_is_closed_once_the_program_is_complete(
     assert upstream.exchanges[0].aborted.is_set()
 
 
-def test_the_upstream_is_closed_when_the_client_leaves(
+def test_the_upstream_is_closed_when_the_client_disconnects(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """A silent upstream is the hard case: only a failed ping shows that the client has gone."""
@@ -352,7 +352,7 @@ def test_the_upstream_is_closed_when_the_client_leaves(
     assert upstream.exchanges[0].aborted.is_set()
 
 
-def test_a_silent_upstream_is_bridged_with_comments(
+def test_comments_keep_a_stream_alive_while_the_upstream_is_silent(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """Also beside a stream that wants them seldom: one thread writes those of all."""
@@ -388,7 +388,7 @@ def test_a_stream_begins_before_the_upstream_has_answered(
 
 
 @BOTH
-def test_reasoning_comes_out_beside_the_content(
+def test_reasoning_is_sent_next_to_the_content(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(Reply("The answer.", reasoning="Let me think."))
@@ -409,7 +409,7 @@ def test_usage_counts_every_completion_and_the_last_prompt(
     assert usage.model_extra == {"emulator": {"model_turns": 2, "prompt_tokens": 220}}
 
 
-def test_a_stream_tells_its_usage_only_when_asked(
+def test_a_stream_reports_its_usage_only_when_requested(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hi.", "Hi.")

@@ -81,7 +81,7 @@ def test_a_call_that_no_client_should_get_is_refused_with_its_reason(
         assert (status, answer["error"]["code"]) == (502, "model_invalid"), answer
 
 
-def test_a_program_that_makes_other_calls_each_time_is_given_up_but_its_calls_stand(
+def test_a_program_that_calls_differently_in_each_run_is_stopped_and_keeps_its_calls(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """Statements run as they close, each time from the top: what differs then was an error of 500."""
@@ -134,7 +134,7 @@ def test_json_is_written_and_read_as_python_does(value: Any) -> None:
 
 @pytest.mark.parametrize("place", range(12))
 @pytest.mark.parametrize("value", [10**18 + 1, 2**64, 10**30 + 7])
-def test_a_long_number_is_exact_wherever_it_stands(value: int, place: int) -> None:
+def test_a_long_number_is_exact_at_any_offset(value: int, place: int) -> None:
     read = json_codec.loads(b" " * place + b'{"x": %d}' % value)
     assert read == {"x": value}
     assert type(read["x"]) is int
@@ -149,5 +149,5 @@ def test_a_long_number_is_exact_wherever_it_stands(value: int, place: int) -> No
         ("x" * 10, b'"xxxxxxxxxx"'),
     ],
 )
-def test_what_orjson_cannot_write_is_written_all_the_same(value: Any, written: bytes) -> None:
+def test_values_that_orjson_cannot_write_are_written(value: Any, written: bytes) -> None:
     assert json_codec.dumps(value) == written

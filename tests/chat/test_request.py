@@ -188,7 +188,7 @@ def test_functions_are_answered_in_their_old_shape(
     assert choice.message.tool_calls is None
 
 
-def test_a_function_result_is_told_like_a_tool_result(
+def test_a_function_result_is_shown_like_a_tool_result(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     called = {"name": "get_weather", "arguments": '{"location": "London"}'}
@@ -345,7 +345,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "param"), BAD)
-def test_what_cannot_be_done_is_refused_by_place(
+def test_an_unsupported_option_is_refused_with_its_place(
     proxy: str, fields: dict[str, Any], param: str
 ) -> None:
     body = {"model": "m", "messages": ASK, **fields}
@@ -390,7 +390,7 @@ ACCOUNT: dict[str, Any] = {
 
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["", "tools"])
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
-def test_what_concerns_an_account_goes_only_to_an_upstream_that_has_one(
+def test_account_fields_are_sent_only_to_an_upstream_with_accounts(
     start_proxy: StartProxy, upstream: ScriptedUpstream, path: str, tools: list[dict[str, Any]]
 ) -> None:
     upstream.default = "Hello."
@@ -432,7 +432,7 @@ def test_messages_are_made_plain_for_plain_upstreams(
 
 
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["", "tools"])
-def test_the_upstreams_limits_are_told(
+def test_the_upstreams_rate_limits_and_refusals_are_passed_on(
     proxy: str, upstream: ScriptedUpstream, tools: list[dict[str, Any]]
 ) -> None:
     limits = {"x-ratelimit-remaining-requests": "7"}

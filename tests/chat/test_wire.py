@@ -158,7 +158,7 @@ def obedient_reply(body: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("recorded", REQUESTS, ids=lambda recorded: recorded["name"])
-def test_what_a_real_client_sends_is_answered_as_it_asks(
+def test_a_recorded_request_of_a_real_client_is_answered(
     proxy: str, upstream: ScriptedUpstream, recorded: dict[str, Any]
 ) -> None:
     body = recorded["body"]

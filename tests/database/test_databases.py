@@ -46,7 +46,7 @@ def test_transactions_with_one_lock_follow_one_another(open_it: OpenDatabase) ->
     assert databases[0].one("SELECT count FROM counts") == (100,)
 
 
-def test_while_another_process_has_the_file_nobody_waits_for_anothers_wait(
+def test_threads_wait_at_the_same_time_for_a_file_that_another_process_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waited 5 s under one lock: eight responses took 40 s to be stored, and readers waited, too."""
@@ -124,7 +124,7 @@ def test_a_postgresql_that_restarts_is_used_again(
             use()
 
 
-def test_a_postgresql_that_is_away_is_not_asked_for_some_seconds(
+def test_an_unreachable_postgresql_is_not_asked_again_for_some_seconds(
     outage: Callable[[], Database], postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(outage()) as database:

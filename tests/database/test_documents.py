@@ -41,7 +41,7 @@ VALUES: list[tuple[str, list[dict[str, bytes]]]] = [
 
 
 @pytest.mark.parametrize("puts", [row[1] for row in VALUES], ids=[row[0] for row in VALUES])
-def test_what_was_put_is_there(open_it: OpenDatabase, puts: list[dict[str, bytes]]) -> None:
+def test_stored_documents_can_be_read(open_it: OpenDatabase, puts: list[dict[str, bytes]]) -> None:
     stored, other_kind = documents(open_it()), documents(open_it(), "b")
     expected: dict[str, bytes] = {}
     for values in puts:
@@ -84,7 +84,7 @@ def test_a_document_expires_after_its_kinds_time_or_its_own(
     assert stored.get("usual") == b"new"
 
 
-def test_what_is_deleted_is_gone(open_it: OpenDatabase) -> None:
+def test_deleted_documents_are_gone(open_it: OpenDatabase) -> None:
     stored = documents(open_it())
     stored.put(dict.fromkeys("abc", b"1"))
     stored.delete(["a", "c", "never put"])
@@ -161,7 +161,7 @@ GARBAGE = [b"", b"7", b"\x00\xff", b"[]", b"[7]", b'[{"x":"a"}]', b"[" * 100_000
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda row: repr(row[:12]))
-def test_what_is_not_of_the_type_is_no_document(open_it: OpenDatabase, garbage: bytes) -> None:
+def test_a_stored_value_of_another_type_is_ignored(open_it: OpenDatabase, garbage: bytes) -> None:
     database = open_it()
     points: Documents[Point] = Documents(database, "a", Point, seconds=SECONDS)
     points.put({"p": Point(1, b"\xff")})
@@ -177,7 +177,7 @@ def test_what_is_not_of_the_type_is_no_document(open_it: OpenDatabase, garbage: 
 # SQLite alone
 
 
-def test_what_has_expired_leaves_the_file(tmp_path: Path, clock: Clock) -> None:
+def test_expired_documents_are_erased_from_the_file(tmp_path: Path, clock: Clock) -> None:
     """Nobody may read in the file what is given to nobody."""
     file = tmp_path / "database.sqlite"
     with closing(open_database(str(file), clock)) as database:

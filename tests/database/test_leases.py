@@ -19,7 +19,7 @@ from tests.support.processes import wait_until
 from tests.support.uploads import Clock
 
 
-def test_no_more_hold_a_name_than_may(open_it: OpenDatabase) -> None:
+def test_a_name_has_no_more_leases_than_its_limit(open_it: OpenDatabase) -> None:
     processes = [Leases(open_it()) for _ in range(3)]
     with ThreadPoolExecutor(12) as pool:
         taken = [*pool.map(lambda n: processes[n % 3].take("a", 4), range(12))]
@@ -36,7 +36,7 @@ def test_no_more_hold_a_name_than_may(open_it: OpenDatabase) -> None:
     assert not processes[0].is_taken("a")
 
 
-def test_a_lease_that_nobody_renews_is_free_after_its_time(
+def test_a_lease_expires_if_it_is_not_renewed(
     open_it: OpenDatabase, clock: Clock, place: str
 ) -> None:
     dead, alive = Leases(open_it()), Leases(open_it())
@@ -50,7 +50,7 @@ def test_a_lease_that_nobody_renews_is_free_after_its_time(
     assert alive.take("a") is not None
 
 
-def test_a_process_renews_what_it_holds_and_is_told_what_it_lost(
+def test_a_process_renews_its_leases_and_is_notified_of_a_loss(
     open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases_module, "_RENEW_SECONDS", 0.02)
@@ -68,7 +68,7 @@ def test_a_process_renews_what_it_holds_and_is_told_what_it_lost(
         assert one.take("a") is None
 
 
-def test_a_holder_that_fails_on_a_loss_takes_no_other_lease_along(
+def test_a_callback_that_fails_on_a_loss_ends_no_other_lease(
     open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that renews ended, and with it all leases of the process."""
@@ -129,7 +129,7 @@ def test_a_rates_window_moves(clock: Clock) -> None:
         assert (rate.allowed, rate.remaining, rate.seconds) == (True, 1, 60)
 
 
-def test_tokens_count_in_a_window_that_the_first_ones_open(
+def test_the_first_tokens_open_the_window_in_which_tokens_count(
     open_it: OpenDatabase, clock: Clock
 ) -> None:
     counters = [

@@ -110,7 +110,7 @@ def test_the_variables_that_are_set_are_settings() -> None:
     assert variables(iter(of_unit)) == []
 
 
-def test_the_settings_of_the_cluster_are_read_and_point_at_what_is_there(
+def test_the_clusters_settings_are_valid_and_name_existing_services(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = CLUSTER / "proxy" / "emulator.toml"
@@ -161,7 +161,7 @@ def test_every_file_of_the_cluster_belongs_to_a_kustomization() -> None:
     }
 
 
-def test_no_pod_of_ours_runs_as_root_or_may_gain_anything() -> None:
+def test_no_pod_runs_as_root_or_may_gain_privileges() -> None:
     for space, pod in pods():
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True, space
         assert pod["spec"]["securityContext"]["runAsUser"] > 0
@@ -173,7 +173,7 @@ def test_no_pod_of_ours_runs_as_root_or_may_gain_anything() -> None:
             assert "memory" in container["resources"]["limits"]
 
 
-def test_what_selects_pods_selects_some_and_policies_leave_none_open() -> None:
+def test_every_selector_matches_pods_and_network_policies_cover_every_pod() -> None:
     labels = {(space, pod["metadata"]["labels"]["app"]) for space, pod in pods()}
     for space, each in of_kind("Service", "PodDisruptionBudget"):
         selector = each["spec"]["selector"]
@@ -187,7 +187,7 @@ def test_what_selects_pods_selects_some_and_policies_leave_none_open() -> None:
         assert chosen in ({}, {"component": "kernel"}) or (space, chosen["app"]) in labels
 
 
-def test_the_secrets_that_pods_ask_for_are_made_by_the_page() -> None:
+def test_the_page_creates_every_secret_that_the_pods_need() -> None:
     page = (ROOT / "docs" / "deploy.md").read_text()
     for space, container in containers():
         for variable in container.get("env", ()):
@@ -196,7 +196,7 @@ def test_the_secrets_that_pods_ask_for_are_made_by_the_page() -> None:
                 assert re.search(made, page), secret
 
 
-def test_what_compose_mounts_and_waits_for_is_there() -> None:
+def test_everything_that_compose_mounts_and_waits_for_exists() -> None:
     services = COMPOSE["services"]
     assert set(services["proxy"]["depends_on"]) <= set(services)
     named = {
@@ -217,7 +217,7 @@ HINDERS_BUBBLEWRAP = (
 )  # fmt: skip
 
 
-def test_the_unit_takes_nothing_that_bubblewrap_needs() -> None:
+def test_the_unit_leaves_bubblewrap_everything_that_it_needs() -> None:
     """It makes namespaces, mounts a /proc of its own and names its host."""
     said = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
     assert [name for name in HINDERS_BUBBLEWRAP if name in said] == []
@@ -278,7 +278,7 @@ def test_kustomize_renders_each_resource_in_its_namespace(tmp_path: Path) -> Non
     }
 
 
-def test_what_is_applied_unless_told_otherwise_shares_files() -> None:
+def test_the_default_kustomization_shares_files() -> None:
     assert tuple(_says(CLUSTER / "proxy")["components"]) == FILES_ON_A_VOLUME
 
 
@@ -333,7 +333,7 @@ CHECKS: list[tuple[Any, ...]] = [
 
 @needs_schemas
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: " ".join(map(str, check[:3])))
-def test_workflows_and_forms_pass(check: tuple[Any, ...]) -> None:
+def test_workflows_and_issue_forms_match_their_schemas(check: tuple[Any, ...]) -> None:
     program, *arguments = check
     done = subprocess.run(
         [f"{SCHEMAS}/{program}", *arguments], check=False, capture_output=True, text=True

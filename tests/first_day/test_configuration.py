@@ -371,7 +371,7 @@ def test_which_upstream_is_used_and_what_chose_it_can_be_asked(
         ({}, "warm_kernels = 2", "emulator.toml, line 1: warm_kernels"),
     ],
 )
-def test_a_setting_that_has_no_effect_any_more_is_reported_and_stops_nothing(
+def test_a_setting_without_effect_is_reported_and_does_not_stop_the_start(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     variables: dict[str, str],
@@ -386,7 +386,7 @@ def test_a_setting_that_has_no_effect_any_more_is_reported_and_stops_nothing(
     assert read([]).notes == [f"{place}: has no effect any more"]
 
 
-def test_each_source_gives_way_to_the_one_before(
+def test_each_source_overrides_the_sources_after_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Command line > EMULATOR_* > file > providers' variables and XDG_STATE_HOME > default."""
@@ -408,7 +408,7 @@ def test_each_source_gives_way_to_the_one_before(
     assert database("--database", "/flag") == "/flag"
 
 
-def test_what_kubernetes_says_of_a_service_called_emulator_is_no_setting(
+def test_the_variables_of_a_kubernetes_service_named_emulator_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8001_TCP", "PORT_8001_TCP_ADDR"):
@@ -444,7 +444,7 @@ KEYS: list[tuple[dict[str, str], str | None, str | None, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("variables", "base_url", "key", "unsent"), KEYS)
-def test_a_key_goes_to_its_provider_and_to_nobody_else(
+def test_a_key_is_sent_only_to_its_provider(
     variables: dict[str, str], base_url: str | None, key: str | None, unsent: tuple[str, ...]
 ) -> None:
     """DEEPSEEK_API_KEY with OPENAI_BASE_URL of another host used to hand DeepSeek's key to that host."""
@@ -452,7 +452,7 @@ def test_a_key_goes_to_its_provider_and_to_nobody_else(
     assert (choice.api_key, choice.unsent) == (key, unsent)
 
 
-def test_a_key_of_ours_goes_to_the_base_url_whatever_providers_say(
+def test_the_proxys_own_key_is_sent_to_the_base_url_despite_provider_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "d")
@@ -472,7 +472,7 @@ def test_help_is_grouped_and_short_and_help_all_is_all(tmp_path: Path) -> None:
         assert [name for name in names if f"  {flag(name)} " not in page] == []
 
 
-def test_the_version_is_told(tmp_path: Path) -> None:
+def test_the_version_is_printed(tmp_path: Path) -> None:
     ended = command_line("--version", home=tmp_path)
     assert ended.out == "tool-emulator 1.0.0\n"
 

@@ -38,7 +38,7 @@ def test_the_image_runs_doctor_without_client_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dockerfile", ["Dockerfile", "sandbox/Dockerfile"])
-def test_what_an_image_is_made_of_is_there_and_reaches_the_build(dockerfile: str) -> None:
+def test_every_file_that_an_image_copies_exists_and_reaches_the_build(dockerfile: str) -> None:
     """The context is the whole checkout, but for what .dockerignore keeps out: all that it does not name."""
     let_in = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     assert [name for name in let_in if not (ROOT / name).exists()] == []
@@ -49,7 +49,7 @@ def test_what_an_image_is_made_of_is_there_and_reaches_the_build(dockerfile: str
         assert source == "." or source.split("/")[0] in let_in, source
 
 
-def test_the_wheel_can_be_made_of_what_reaches_the_build() -> None:
+def test_the_wheel_can_be_built_from_the_files_that_reach_the_build() -> None:
     """What pyproject.toml names: packages, prompts, the readme, the metadata hook and the licence."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]

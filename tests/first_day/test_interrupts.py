@@ -41,7 +41,9 @@ def is_ours(process: Process) -> bool:
 @pytest.mark.parametrize(
     "command", ["serve", *(pytest.param(one, marks=pytest.mark.nightly) for one in [*COMMANDS][1:])]
 )
-def test_a_command_ends_at_any_moment_and_leaves_nothing(tmp_path: Path, command: str) -> None:
+def test_a_command_can_be_interrupted_at_any_moment_and_leaves_nothing(
+    tmp_path: Path, command: str
+) -> None:
     """In Python that pydantic's Rust code calls, an interrupt was printed and forgotten: 8 of 100."""
     folder = Path(tempfile.mkdtemp())  # the path of a socket in it may have 107 characters
     mute = socket.create_server(("127.0.0.1", 0))  # accepts connections, answers nothing

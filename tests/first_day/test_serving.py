@@ -42,7 +42,7 @@ def try_it(printed: str, key: str) -> Any:
         return json.load(response)
 
 
-def test_it_serves_when_it_says_so_and_the_line_to_try_works_and_ctrl_c_ends_it(
+def test_the_proxy_serves_once_it_says_so_its_example_works_and_ctrl_c_ends_it(
     tmp_path: Path,
 ) -> None:
     """Ctrl-C used to wait for kernels that started, and then came SIGKILL and "Perhaps out of memory?".
@@ -101,7 +101,7 @@ def rest(connection: socket.socket) -> bytes:
     return read
 
 
-def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+def test_the_first_ctrl_c_waits_for_an_open_stream_and_the_second_does_not(tmp_path: Path) -> None:
     """One answer ends while the proxy waits for it, another never would: only the second Ctrl-C ends that."""
     slow = Reply(chunks=["Hello", *["."] * 20, " there"], delay=0.1)
     silent = Reply(chunks=["Hello", "x"], fault="silent", after=1)
@@ -133,7 +133,7 @@ def test_an_open_stream_ends_in_peace_and_a_second_ctrl_c_does_not_wait(tmp_path
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_where_the_state_folder_cannot_be_used_nothing_is_stored_and_the_start_says_so(
+def test_an_unusable_state_folder_is_reported_at_the_start_and_nothing_is_stored(
     tmp_path: Path, workers: str
 ) -> None:
     """As in a container whose file system is read-only."""
@@ -211,7 +211,7 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (1, "", line)
 
 
-def test_kernels_that_do_not_work_are_told_at_the_start(tmp_path: Path) -> None:
+def test_kernels_that_do_not_work_are_reported_at_the_start(tmp_path: Path) -> None:
     """Only if they are asked for there. The proxy serves what needs no kernel."""
     with (
         ScriptedUpstream() as upstream,

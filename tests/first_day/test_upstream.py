@@ -71,7 +71,7 @@ def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> No
         assert ended.out.endswith(f"{url} has no /models; did you mean {url}/v1?\n")
 
 
-def test_an_upstream_without_tls_is_told_by_its_scheme(
+def test_the_report_on_an_upstream_without_tls_suggests_its_scheme(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     url = upstream.base_url.replace("http:", "https:")
@@ -80,7 +80,7 @@ def test_an_upstream_without_tls_is_told_by_its_scheme(
     assert f"; does it speak http://, not https://? ({url}/models)\n" in ended.out
 
 
-def test_an_upstream_that_is_not_there_is_told_by_its_url_and_no_key_of_another_is_sent(
+def test_an_unreachable_upstream_is_reported_with_its_url_and_gets_no_other_providers_key(
     tmp_path: Path,
 ) -> None:
     """DEEPSEEK_API_KEY was sent to whatever host OPENAI_BASE_URL named."""

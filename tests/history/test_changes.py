@@ -126,7 +126,7 @@ def suspended(client: openai.OpenAI, kind: str) -> Json:
 
 @KINDS
 @pytest.mark.parametrize("change", GOES_ON.values(), ids=GOES_ON)
-def test_what_its_results_do_not_depend_on_does_not_end_it(
+def test_a_change_that_the_results_do_not_depend_on_does_not_end_a_suspended_program(
     start_proxy: Any, upstream: ScriptedUpstream, kind: str, change: Change
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
@@ -141,7 +141,7 @@ def test_what_its_results_do_not_depend_on_does_not_end_it(
 
 @KINDS
 @pytest.mark.parametrize(("reason", "change"), ENDS.values(), ids=ENDS)
-def test_what_its_results_depend_on_ends_it_and_the_trace_says_so(
+def test_a_change_that_the_results_depend_on_ends_a_suspended_program_and_is_recorded(
     start_app: Any, upstream: ScriptedUpstream, kind: str, reason: str, change: Change
 ) -> None:
     url, services = start_app()

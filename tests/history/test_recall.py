@@ -64,7 +64,7 @@ def test_another_model_or_instruction_is_another_conversation(
 
 
 @pytest.mark.parametrize(("tools", "reply"), HIDDEN.values(), ids=HIDDEN)
-def test_a_conversation_recalls_its_own(
+def test_a_conversation_recalls_its_own_calls(
     start_proxy: Any, upstream: ScriptedUpstream, tools: Any, reply: str
 ) -> None:
     """A client may change the white space of an answer, and cut it into parts."""

@@ -31,7 +31,7 @@ MISSING = "its command 'nonesuch' cannot be started: No such file or directory"
 
 
 @pytest.mark.parametrize("command", ["mcp", "doctor"])
-def test_servers_are_shown_with_what_is_wrong(tmp_path: Path, command: str) -> None:
+def test_servers_are_shown_with_their_errors(tmp_path: Path, command: str) -> None:
     with mcp_faults.http(tmp_path, token="s3cret") as url:
         (tmp_path / "emulator.toml").write_text(TABLES.format(url=url))
         variables = {"SHOP_TOKEN": "s3cret"}
@@ -52,7 +52,7 @@ def test_servers_are_shown_with_what_is_wrong(tmp_path: Path, command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["mcp", "doctor"])
-def test_acting_tools_that_run_unasked_are_named(tmp_path: Path, command: str) -> None:
+def test_acting_tools_that_run_without_approval_are_named(tmp_path: Path, command: str) -> None:
     with mcp_faults.http(tmp_path) as url:
         (tmp_path / "emulator.toml").write_text(
             f'[mcp.shop]\nurl = "{url}"\nallowed_tools = ["price", "order"]\n'

@@ -49,7 +49,7 @@ def connect(url: str) -> openai.OpenAI:
 
 @BOTH
 @pytest.mark.parametrize("written", DEFINITIONS)
-def test_a_call_from_another_servers_description_does_not_run_unasked(
+def test_a_call_from_another_servers_description_runs_only_after_a_question(
     start_proxy: Any, upstream: ScriptedUpstream, ask: Any, written: str
 ) -> None:
     server = offered(DEFINITIONS[written], "news")

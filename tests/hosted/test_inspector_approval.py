@@ -72,7 +72,7 @@ def test_a_chat_client_cannot_approve_a_call_itself(
 
 @EACH_API
 @STREAMED
-def test_an_approved_call_runs_and_the_program_goes_on(
+def test_an_approved_call_runs_and_the_program_resumes(
     start: Callable[..., Approver],
     upstream: ScriptedUpstream,
     server: HostedFunctions,
@@ -144,7 +144,7 @@ def test_every_page_says_how_many_calls_wait(
     assert shown() == [[], [], []]
 
 
-def test_calls_that_leave_together_are_decided_one_by_one(
+def test_calls_that_are_sent_together_are_decided_one_by_one(
     start: Callable[..., Approver], upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     person = start(order="dataflow")
@@ -158,7 +158,7 @@ def test_calls_that_leave_together_are_decided_one_by_one(
 
 
 @STREAMED
-def test_a_call_whose_client_leaves_is_neither_shown_nor_made(
+def test_a_call_whose_client_disconnects_is_neither_shown_nor_made(
     start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions, stream: bool
 ) -> None:
     url, _ = start_app(hosted=server, inspector="open", ping_seconds=3600.0)
@@ -210,7 +210,7 @@ def test_a_client_decides_only_about_its_own_calls_and_the_operator_about_all(
     assert server.made == ["book(id='a1')"]
 
 
-def test_the_operator_sees_what_waits_however_many_requests_are_newer(
+def test_the_operator_sees_a_pending_call_however_many_requests_are_newer(
     start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     """Only the newest page of running requests was searched."""
@@ -280,7 +280,7 @@ def test_without_an_inspector_the_call_is_refused(
     assert "no way to ask" in upstream.requests[1]["messages"][-1]["content"]
 
 
-def test_what_waits_at_one_replica_is_decided_once_at_another(
+def test_a_call_pending_at_one_replica_is_decided_once_at_another(
     start_app: Start, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     upstream.reply("```tool_code\nprint(book('a1')['booked'])\n```", "Done.")
@@ -298,7 +298,7 @@ def test_what_waits_at_one_replica_is_decided_once_at_another(
 @pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="finds the workers in Linux' /proc"
 )
-def test_what_waits_at_one_worker_is_approved_at_another(
+def test_a_call_pending_at_one_worker_is_approved_at_another(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     upstream.reply("```tool_code\nprint(price(article='tea')['price'])\n```", "It is 3.")

@@ -20,7 +20,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_server_that_is_left_out_is_named_in_a_header_and_on_the_status_page(
+def test_an_omitted_server_is_named_in_a_header_and_on_the_status_page(
     start_app: Any, upstream: ScriptedUpstream, api: Any
 ) -> None:
     upstream.default = "Hello."
@@ -49,7 +49,7 @@ def test_the_reason_is_the_first_error_not_the_last_hint(stderr: str) -> None:
     assert _reason(stderr) == STDERR[stderr]
 
 
-def test_how_the_machine_reaches_others_is_known_to_commands(
+def test_commands_get_the_variables_for_proxies_and_certificates(
     start_proxy: StartProxy, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/certificates/own.pem")

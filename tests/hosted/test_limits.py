@@ -25,7 +25,7 @@ def chat_client(url: str) -> openai.OpenAI:
 
 
 @BOTH
-def test_calls_that_leave_together_run_at_the_same_time(
+def test_calls_that_are_sent_together_run_at_the_same_time(
     start_proxy: Any, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     all_here = threading.Barrier(3, timeout=20)
@@ -73,7 +73,7 @@ def test_hints_of_a_server_decide_which_calls_run_at_the_same_time(
     assert server.made == ["handle(id='1')", "treat(id='1')"]
 
 
-def test_more_calls_than_may_run_at_the_same_time_wait_for_a_place(
+def test_calls_beyond_the_concurrency_limit_wait_for_a_slot(
     start_proxy: Any, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("emulator.answering.running_calls.MAX_CONCURRENT", 2)
@@ -97,7 +97,7 @@ def test_more_calls_than_may_run_at_the_same_time_wait_for_a_place(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_cancels_its_calls(
+def test_a_client_that_disconnects_cancels_its_calls(
     start_proxy: Any, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     started, never = threading.Event(), threading.Event()

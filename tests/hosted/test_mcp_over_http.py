@@ -144,7 +144,7 @@ def test_a_url_that_is_not_allowed_is_a_400_that_names_the_setting(
     assert (status, answer["error"]["message"]) == (400, expected)
 
 
-def test_a_client_that_leaves_cancels_its_call_at_the_server(
+def test_a_client_that_disconnects_cancels_its_call_at_the_server(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     upstream.reply("```tool_code\nslow(seconds=60)\n```")

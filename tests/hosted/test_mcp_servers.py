@@ -221,7 +221,7 @@ DOWN: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("row", "why"), DOWN)
-def test_a_named_server_that_is_down_is_a_424_and_one_that_is_always_offered_is_left_out(
+def test_a_named_server_that_is_down_is_a_424_and_a_server_of_the_settings_is_omitted(
     servers: Callable[..., MCPServers], row: dict[str, Any], why: str
 ) -> None:
     named = servers(mcp={"shop": row})
@@ -348,7 +348,7 @@ def test_the_rules_of_the_operator_and_of_the_request_both_apply(
     assert [tool.name for tool in hosted.tools if tool.needs_approval] == asked
 
 
-def test_a_url_in_a_request_waits_for_approval_unless_told_otherwise(
+def test_a_url_in_a_request_needs_approval_by_default(
     servers: Callable[..., MCPServers],
 ) -> None:
     """As at OpenAI."""

@@ -174,7 +174,7 @@ def test_numbers_print_as_the_tool_sent_them(
     assert programs.open_children == 0
 
 
-def test_a_program_goes_on_after_each_approval(
+def test_a_program_resumes_after_each_approval(
     start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
     server = HostedFunctions({"get_next": next_page}, [NEXT], frozenset({"get_next"}))
@@ -190,7 +190,7 @@ def test_a_program_goes_on_after_each_approval(
     assert server.made == ["get_next(page='p1')", "get_next(page='p2')"]
 
 
-def test_a_client_that_leaves_ends_the_program(
+def test_a_client_that_disconnects_ends_the_program(
     start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
     never = threading.Event()

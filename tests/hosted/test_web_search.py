@@ -212,7 +212,7 @@ def test_a_provider_that_fails_is_a_failed_call_without_its_credentials(
     assert "secret" not in prompt(upstream) + json.dumps(response)
 
 
-def test_a_client_that_leaves_ends_its_search(
+def test_a_client_that_disconnects_ends_its_search(
     start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider
 ) -> None:
     provider.is_silent = True

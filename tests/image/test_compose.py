@@ -84,7 +84,7 @@ def client(port: int) -> Iterator[openai.OpenAI]:
 
 
 @pytest.mark.usefixtures("compose")
-def test_a_tool_call_of_a_real_model_goes_through_all_of_it(client: openai.OpenAI) -> None:
+def test_a_real_models_tool_call_passes_through_every_service(client: openai.OpenAI) -> None:
     message = client.chat.completions.create(
         model=MODEL_NAME,
         tools=[GET_WEATHER],
@@ -98,7 +98,7 @@ def test_a_tool_call_of_a_real_model_goes_through_all_of_it(client: openai.OpenA
     )  # fmt: skip
 
 
-def test_its_volume_keeps_a_response_while_the_proxy_is_away(
+def test_the_volume_keeps_a_response_while_the_proxy_is_down(
     compose: Compose, client: openai.OpenAI
 ) -> None:
     made = client.responses.create(model=MODEL_NAME, input="Say hello.", max_output_tokens=16)
@@ -107,12 +107,12 @@ def test_its_volume_keeps_a_response_while_the_proxy_is_away(
     assert client.responses.retrieve(made.id).output_text == made.output_text
 
 
-def test_kernels_run_in_its_proxy(compose: Compose) -> None:
+def test_kernels_run_in_the_proxys_container(compose: Compose) -> None:
     said = compose("exec", "-T", "proxy", "tool-emulator", "doctor")
     assert "kernel (bubblewrap)  works" in said
 
 
-def test_only_the_proxy_is_reached_from_outside_and_only_with_a_key(
+def test_only_the_proxy_can_be_reached_from_outside_and_only_with_a_key(
     compose: Compose, port: int
 ) -> None:
     published = [

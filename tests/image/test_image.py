@@ -99,19 +99,19 @@ def test_nothing_of_the_build_stays_in_the_images(image: str, kernel_image: str)
         assert found.replace("requirements.lock", "").strip() == ""
 
 
-def test_the_image_is_the_version_that_stands_here(image: str) -> None:
+def test_the_image_has_the_version_of_this_checkout(image: str) -> None:
     said = docker("run", "--rm", "--network=none", image, "--version")
     assert said.strip() == f"tool-emulator {__version__}"
 
 
-def test_what_several_replicas_share_their_state_with_is_in_the_image(image: str) -> None:
+def test_the_image_contains_the_packages_that_replicas_need(image: str) -> None:
     """docs/scaling.md: a gateway's websockets, PostgreSQL, S3 through fsspec."""
     opened = "import websockets, s3fs, psycopg; print(psycopg.__name__)"
     said = docker("run", "--rm", "--network=none", "--entrypoint=python", image, "-c", opened)
     assert said.strip() == "psycopg"
 
 
-def test_the_doctor_sees_programs_work_and_says_what_kernels_want(image: str) -> None:
+def test_the_doctor_reports_that_programs_work_and_kernels_need_options(image: str) -> None:
     said = docker("run", "--rm", "--network=none", image, "doctor", code=1)
     assert re.search(r"^programs\s+works", said, re.MULTILINE), said
 
@@ -126,14 +126,12 @@ def test_with_the_options_of_its_header_kernels_run_in_the_image(
     assert re.search(r"^kernel.*\s+works", said, re.MULTILINE), said
 
 
-def test_it_serves_only_who_has_a_key(image: str) -> None:
+def test_the_image_does_not_start_without_client_keys(image: str) -> None:
     said = docker("run", "--rm", "--network=none", image, code=2)
     assert "EMULATOR_CLIENT_KEYS" in said
 
 
-def test_a_tool_call_goes_through_the_image(
-    image: str, volume: str, upstream: ScriptedUpstream
-) -> None:
+def test_the_image_answers_a_tool_call(image: str, volume: str, upstream: ScriptedUpstream) -> None:
     upstream.reply("```tool_code\nget_weather(location='London')\n```")
     with running(image, upstream, volume) as client:
         message = client.chat.completions.create(
@@ -146,7 +144,7 @@ def test_a_tool_call_goes_through_the_image(
     )  # fmt: skip
 
 
-def test_what_is_kept_outlives_the_container(
+def test_responses_and_files_survive_the_container(
     image: str, volume: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("It rains.")

@@ -107,7 +107,7 @@ def state(shell: Shell, *names: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in said.splitlines())
 
 
-def test_the_service_calls_tools_from_kernels_in_what_systemd_leaves_it(
+def test_the_service_runs_programs_inside_systemds_restrictions(
     service: Shell, port: int, model: ScriptedUpstream
 ) -> None:
     model.reply("```tool_code\nget_weather(location='London')\n```")
@@ -126,13 +126,13 @@ def test_the_service_calls_tools_from_kernels_in_what_systemd_leaves_it(
     not Path("/sys/fs/cgroup/cgroup.controllers").exists(),
     reason="systemd hands no controllers of control groups v1 to a user",
 )
-def test_each_kernel_has_a_control_group_in_what_is_delegated(service: Shell) -> None:
+def test_each_kernel_has_a_control_group_in_the_delegated_hierarchy(service: Shell) -> None:
     said = service("journalctl -u tool-emulator --no-pager")
     assert "control group" not in said
     assert "fence missing" not in said
 
 
-def test_it_runs_as_a_user_of_its_own_whose_state_nobody_else_reads(service: Shell) -> None:
+def test_the_service_has_a_user_whose_files_no_other_user_can_read(service: Shell) -> None:
     assert state(service, "User", "ActiveState") == {
         "User": "tool-emulator", "ActiveState": "active",
     }  # fmt: skip
@@ -142,7 +142,7 @@ def test_it_runs_as_a_user_of_its_own_whose_state_nobody_else_reads(service: She
     )
 
 
-def test_systemctl_reloads_it_in_place_and_ends_it_cleanly(service: Shell) -> None:
+def test_systemctl_reloads_the_service_in_place_and_stops_it_cleanly(service: Shell) -> None:
     before = state(service, "MainPID")
     service("systemctl reload tool-emulator")
     assert state(service, "MainPID", "ActiveState") == {**before, "ActiveState": "active"}

@@ -110,7 +110,7 @@ RUN_ANSWERS = {
 @BOTH
 @pytest.mark.parametrize("words", AROUND)
 @pytest.mark.parametrize("syntax", OTHERS)
-def test_an_acting_block_among_words_is_asked_about_and_run_lets_it_run(
+def test_an_acting_block_among_words_runs_after_the_answer_run(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, words: str
 ) -> None:
     reply = said(words, OTHERS[syntax])
@@ -125,7 +125,7 @@ def test_an_acting_block_among_words_is_asked_about_and_run_lets_it_run(
 @BOTH
 @pytest.mark.parametrize("said_then", RUN_ANSWERS)
 @pytest.mark.parametrize("syntax", OTHERS)
-def test_the_model_says_in_any_of_these_ways_that_it_runs(
+def test_each_of_these_answers_confirms_the_block(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, said_then: str
 ) -> None:
     block = OTHERS[syntax]
@@ -176,7 +176,7 @@ def test_a_block_that_only_reads_runs(
 
 
 @pytest.mark.parametrize("block", [*READ.values(), OTHERS["Python"], OTHERS["JSON"]])
-def test_from_a_model_that_labels_an_unlabelled_block_is_asked_about(
+def test_an_unlabelled_block_of_a_model_that_labels_blocks_causes_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, block: str
 ) -> None:
     """Also if it only reads, or is the whole reply."""
@@ -204,7 +204,7 @@ SHOWN = {
 
 @BOTH
 @pytest.mark.parametrize("case", SHOWN)
-def test_what_calls_no_offered_function_is_shown(
+def test_a_block_that_calls_no_offered_function_is_shown(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, case: str
 ) -> None:
     reply = f"Here:\n\n{SHOWN[case]}\n\nDone."
@@ -250,7 +250,7 @@ MIXED = '```python\ntext = read_file(path="a")\ndelete_file(path=text)\n```'
 
 
 @BOTH
-def test_of_a_block_that_reads_and_then_acts_nothing_runs_before_the_answer(
+def test_a_block_that_reads_and_then_acts_runs_nothing_before_the_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     """The reading call left while the block was written, and the act was lost."""
@@ -261,7 +261,7 @@ def test_of_a_block_that_reads_and_then_acts_nothing_runs_before_the_answer(
     assert calls(answer(client, ask)) == [("read_file", {"path": "a"})]
 
 
-def test_a_long_call_that_reads_does_not_take_an_act_along(
+def test_an_early_streamed_read_does_not_run_the_act_after_it(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """It is streamed while it is written, unless what follows needs an answer."""
@@ -308,7 +308,7 @@ def test_any_call_of_a_model_acts_if_its_profile_says_so(
     assert calls(answer(client)) == []
 
 
-def test_a_labelled_block_that_runs_nothing_leaves_as_python(
+def test_a_labelled_block_that_calls_nothing_is_sent_as_python(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Look:\n\n```tool_code\nx = 1\n```\n\nThat is all.")

@@ -184,7 +184,7 @@ def _container(url: str) -> str:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_calls_that_do_not_depend_on_each_other_leave_together_and_all_others_in_order(
+def test_independent_calls_are_sent_together_and_all_others_in_order(
     proxy: str, upstream: ScriptedUpstream, part: int
 ) -> None:
     container = _container(proxy)
@@ -200,7 +200,7 @@ def test_calls_that_do_not_depend_on_each_other_leave_together_and_all_others_in
     assert different == []
 
 
-def test_results_may_come_one_by_one_and_only_those_that_are_missing_are_asked_for_again(
+def test_a_client_may_send_results_one_by_one_and_only_missing_calls_are_sent_again(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     code = (
@@ -240,7 +240,7 @@ def test_an_earlier_cell_of_the_same_answer_stays_as_it_was_written_with_what_it
     assert after.startswith(before)
 
 
-def test_each_cell_may_make_as_many_calls(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_each_cell_has_its_own_limit_of_calls(proxy: str, upstream: ScriptedUpstream) -> None:
     """The calls of all cells were counted as one program's, whose limit ended the session."""
     cell = (
         "kept = globals().get('kept', 0) + len([get_price(str(i)) for i in range(70)])\nprint(kept)"
@@ -258,7 +258,7 @@ def test_a_client_that_takes_one_call_at_a_time_gets_one(
     assert rounds == [["get_price(a)"], ["get_price(bb)"]]
 
 
-def test_calls_leave_together_over_responses_and_messages_too(
+def test_calls_are_sent_together_over_responses_and_messages_too(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     http = httpx2.Client(base_url=f"{proxy}/v1", timeout=120)
@@ -316,7 +316,7 @@ FAILED_CALLS: list[tuple[str, str, list[list[str]], str]] = [
 ]  # fmt: skip
 
 
-def test_a_failed_call_raises_in_the_cell_and_after_a_refusal_no_call_leaves(
+def test_a_failed_call_raises_in_the_cell_and_no_call_follows_a_refusal(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     container = _container(proxy)

@@ -34,7 +34,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("front", REQUESTS)
-def test_a_request_for_code_is_refused_and_told_what_to_do(
+def test_a_request_for_code_is_refused_with_a_remedy(
     start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream, front: str
 ) -> None:
     """It was half a minute of nonsense."""
@@ -46,7 +46,7 @@ def test_a_request_for_code_is_refused_and_told_what_to_do(
     assert not upstream.requests
 
 
-def test_without_such_a_request_it_answers_although_the_interpreter_is_on(
+def test_the_embedded_model_answers_although_the_interpreter_is_on(
     start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
 ) -> None:
     url, _ = start_app(local_model=True, interpreter="on")

@@ -108,14 +108,14 @@ def container(shared: Container) -> Container:
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_outside_of_a_sandbox_it_is_left(tmp_path: Path, what: str) -> None:
+def test_without_a_sandbox_code_can_leave_each_hostile_file(tmp_path: Path, what: str) -> None:
     code = f"import os\n{LEFT[what].code}"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
     assert (tmp_path / LEFT[what].name).is_symlink() or (tmp_path / LEFT[what].name).exists()
 
 
 @pytest.mark.parametrize("what", LEFT)
-def test_what_is_left_is_kept_in_order_or_not_at_all(container: Container, what: str) -> None:
+def test_a_hostile_file_is_stored_correctly_or_not_at_all(container: Container, what: str) -> None:
     leftover = LEFT[what]
     report = container.execute(f"import os\nopen('fine', 'w').write('y')\n{leftover.code}")
     stored = {"/mnt/data/fine": 1} | (
@@ -167,7 +167,7 @@ def lying_code(lie: Lie) -> str:
     return f"import os\nstub = {STUB}\n{own}\nstub.files = {lie.files}\nstub.read = {lie.read}"
 
 
-def test_without_a_sandbox_the_functions_that_the_host_asks_are_replaced_all_the_same() -> None:
+def test_without_a_sandbox_a_cell_can_replace_the_functions_that_the_host_calls() -> None:
     """Nothing in a kernel keeps its code from them, so nothing that they say may be believed."""
     lie = Lie(files="lambda most: [['../odd', 1, 1]]")
     with (
@@ -180,7 +180,7 @@ def test_without_a_sandbox_the_functions_that_the_host_asks_are_replaced_all_the
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_what_a_cell_says_of_its_files_is_not_believed(container: Container, what: str) -> None:
+def test_a_cells_false_report_of_its_files_is_rejected(container: Container, what: str) -> None:
     lie = LIES[what]
     report = container.execute(lying_code(lie))
     assert {file["path"]: file["bytes"] for file in report["files"]} == lie.stored

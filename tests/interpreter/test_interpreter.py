@@ -119,7 +119,7 @@ def test_a_stateless_container_keeps_files_but_no_variables(proxy: str) -> None:
     assert "NameError" in container.execute("x")["stderr"]
 
 
-def test_containers_know_nothing_of_each_other(proxy: str) -> None:
+def test_containers_share_neither_variables_nor_files(proxy: str) -> None:
     one, other = Container(proxy), Container(proxy)
     one.execute("secret = 1\nopen('secret.txt', 'w').write('1')")
     assert "NameError" in other.execute("secret")["stderr"]
@@ -144,7 +144,7 @@ def test_uploaded_files_are_in_the_sandbox_and_written_ones_can_be_fetched(
     }
 
 
-def test_a_file_that_code_changes_removes_or_a_user_replaces_is_the_same_on_both_sides(
+def test_a_file_changed_by_code_or_by_a_user_is_the_same_on_both_sides(
     container: Container,
 ) -> None:
     file = container.upload("a.txt", b"one")
@@ -161,7 +161,7 @@ def test_a_file_that_code_changes_removes_or_a_user_replaces_is_the_same_on_both
     assert container.execute("os.listdir()")["result"] == "[]"
 
 
-def test_a_large_file_comes_and_goes_whole(container: Container) -> None:
+def test_a_large_file_is_copied_whole_in_both_directions(container: Container) -> None:
     content = bytes(range(256)) * 20_000
     container.upload("large.bin", content)
     report = container.execute(
@@ -184,7 +184,7 @@ def test_links_pipes_and_hidden_files_are_not_fetched(container: Container, code
     assert container.files() == {}
 
 
-def test_a_hostile_file_name_is_refused_and_said(container: Container) -> None:
+def test_a_hostile_file_name_is_refused_with_a_note(container: Container) -> None:
     report = container.execute("open('a\\nb', 'w').write('x')\nopen('fine', 'w').write('y')")
     assert [file["path"] for file in report["files"]] == ["/mnt/data/fine"]
     assert len(report["notes"]) == 1
@@ -213,7 +213,7 @@ def test_rich_results_come_in_all_their_shapes(container: Container) -> None:
     assert kinds == [["text/html"], ["image/svg+xml"], ["application/json"]]
 
 
-def test_output_beyond_the_limit_is_left_out_and_said_and_the_session_lives(
+def test_output_beyond_the_limit_is_cut_with_a_mark_and_the_session_continues(
     container: Container,
 ) -> None:
     report = container.execute("kept = 1\nprint('x' * 10_000_000)")
@@ -251,7 +251,7 @@ def test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there(
 
 
 @pytest.mark.parametrize(("stateful", "told"), [(True, [True, False]), (False, [False, False])])
-def test_a_proxy_that_was_restarted_says_that_variables_are_gone_once(
+def test_a_restarted_proxy_reports_lost_variables_once(
     start_app: Callable[..., tuple[str, Any]], stateful: bool, told: list[bool]
 ) -> None:
     """Only the index of files was left to say that there had been any."""
@@ -278,7 +278,7 @@ def test_a_long_cell_streams_its_output_as_it_comes(container: Container) -> Non
     assert last["execution"]["stdout"] == "step 0\nstep 1\nstep 2\n"
 
 
-def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
+def test_a_client_that_disconnects_stops_its_cell(start_proxy: StartProxy) -> None:
     container = Container(start_proxy(ping_seconds=0.1))
     code = "import time\nprint('began', flush=True)\ntime.sleep(30)"
     with container.http.stream(
@@ -288,7 +288,7 @@ def test_a_client_that_leaves_stops_its_cell(start_proxy: StartProxy) -> None:
     assert container.execute("'free'")["result"] == "'free'"
 
 
-def test_a_client_that_leaves_before_its_turn_stops_no_cell_but_its_own(
+def test_a_client_that_disconnects_before_its_turn_stops_only_its_own_cell(
     start_proxy: StartProxy,
 ) -> None:
     """It interrupted what ran in the container, and its own cell ran when nobody waited for it."""
@@ -320,7 +320,7 @@ def test_a_client_that_leaves_before_its_turn_stops_no_cell_but_its_own(
         ("{id}/executions/exec_0/decline", {"reason": 1}, 400, None),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong(
+def test_a_bad_request_is_refused_with_its_reason(
     container: Container, path: str, body: Any, status: int, code: str | None
 ) -> None:
     answer = container.http.post(f"/containers/{path.format(id=container.id)}", json=body)
@@ -360,7 +360,7 @@ def pending_execution(container: Container) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_held_execution_runs_only_as_approved(
+def test_a_pending_execution_runs_only_as_approved(
     proxy: str, verdict: str, body: dict[str, str], expected: tuple[str, str, str]
 ) -> None:
     container = Container(proxy, approval="required")
@@ -379,7 +379,7 @@ def test_a_held_execution_runs_only_as_approved(
 
 
 @pytest.mark.parametrize("approved", [False, True])
-def test_a_client_that_leaves_a_held_cell_behind_holds_nothing_up(
+def test_a_disconnected_clients_pending_cell_blocks_nothing(
     start_proxy: StartProxy, approved: bool
 ) -> None:
     """It kept waiting or running without a client, and nothing else could run in its container."""
@@ -433,7 +433,7 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
     assert "```text\n42\n```" in messages_sent[-1]["content"]
 
 
-def test_what_fails_goes_back_to_the_model_and_is_given_up_after_its_fixes(
+def test_a_failing_cell_is_returned_to_the_model_a_limited_number_of_times(
     proxy: str, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("emulator.answering.interpreter_session._MAX_FIXES", 1)
@@ -477,7 +477,7 @@ def test_the_model_reads_output_as_a_person_would(
         {"functions": [WEATHER["function"]], "tools": openai.omit},
     ],
 )
-def test_the_setting_leaves_alone_what_asks_for_something_else(
+def test_the_setting_does_not_affect_requests_with_other_tools_or_formats(
     start_proxy: StartProxy, upstream: ScriptedUpstream, options: dict[str, Any]
 ) -> None:
     client = openai.OpenAI(base_url=f"{start_proxy(interpreter='on')}/v1", api_key="k")
@@ -489,7 +489,7 @@ def test_the_setting_leaves_alone_what_asks_for_something_else(
 @pytest.mark.parametrize(
     ("model", "cells"), [("qwq", ["print(1)", "print(1)"]), ("smollm2-135m", ["print(1)"])]
 )
-def test_a_model_that_goes_round_in_circles_is_told_to_answer(
+def test_a_model_that_repeats_a_cell_is_asked_to_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream, model: str, cells: list[str]
 ) -> None:
     upstream.reply(*(f"```tool_code\n{cell}\n```" for cell in cells), "One.")
@@ -508,7 +508,7 @@ def test_the_setting_gives_every_chat_an_interpreter(
     assert chat(client, "1 + 1?", tools=openai.omit).choices[0].message.content == "Two."
 
 
-def test_files_and_plots_are_linked_to_at_the_end_and_keep_the_session(
+def test_links_to_files_and_plots_end_the_answer_and_keep_the_session(
     client: openai.OpenAI, upstream: ScriptedUpstream, proxy: str
 ) -> None:
     upstream.reply("```tool_code\nx = 7\nopen('a.csv', 'w').write('1,2')\n```", "Done.")
@@ -601,7 +601,7 @@ def test_a_call_that_its_schema_refuses_raises_in_the_cell(
         ("Just words.", False),
     ],
 )
-def test_what_is_run_and_what_is_prose(
+def test_each_reply_is_run_or_stays_prose_as_expected(
     client: openai.OpenAI, upstream: ScriptedUpstream, reply: str, ran: bool
 ) -> None:
     upstream.reply(reply)
@@ -613,7 +613,7 @@ def test_what_is_run_and_what_is_prose(
         assert "```text\n1\n```" in upstream.requests[-1]["messages"][-1]["content"]
 
 
-def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
+def test_a_named_container_is_used_and_a_missing_container_is_a_404(
     client: openai.OpenAI, upstream: ScriptedUpstream, container: Container
 ) -> None:
     container.execute("x = 5")
@@ -642,7 +642,7 @@ def test_a_named_container_is_used_and_one_that_is_not_there_is_a_404(
         ),
     ],
 )
-def test_a_container_that_makes_no_sense_is_refused(
+def test_an_invalid_container_is_refused(
     client: openai.OpenAI, tool: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as error:
@@ -692,7 +692,7 @@ def test_a_client_without_a_kernel_ends_the_longest_idle_one_of_any_client(
     assert ran == {"ann": ["False", True], "bob": ["True", False], "eve": ["False", True]}
 
 
-def test_the_model_is_told_which_libraries_and_files_there_are(
+def test_the_prompt_lists_the_available_libraries_and_files(
     client: openai.OpenAI, upstream: ScriptedUpstream, container: Container
 ) -> None:
     container.upload("data.csv", b"1")
@@ -807,7 +807,7 @@ def test_a_container_that_no_answer_used_is_not_kept(
     assert len(list(client.containers.list())) == 1
 
 
-def test_a_result_that_is_sent_twice_at_once_runs_the_cell_on_once(
+def test_a_result_sent_twice_at_the_same_time_resumes_the_cell_once(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     tools = [INTERPRETER, WEATHER]
@@ -852,7 +852,7 @@ def test_code_cannot_fill_more_than_its_container_may_hold(start_proxy: StartPro
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "container_full")
 
 
-def test_a_flood_of_files_does_not_remove_those_that_it_hides(container: Container) -> None:
+def test_a_flood_of_files_does_not_remove_earlier_files(container: Container) -> None:
     container.upload("z.txt", b"kept")
     container.execute("for n in range(1500): open(f'a{n}', 'w').close()")
     assert container.execute("open('z.txt').read()")["result"] == "'kept'"
@@ -860,7 +860,7 @@ def test_a_flood_of_files_does_not_remove_those_that_it_hides(container: Contain
     assert listed.json()["data"][0]["path"] == "/mnt/data/z.txt"
 
 
-def test_a_file_that_finds_no_room_in_the_sandbox_is_told(start_proxy: StartProxy) -> None:
+def test_a_file_that_does_not_fit_into_the_sandbox_is_reported(start_proxy: StartProxy) -> None:
     container = Container(start_proxy(container_bytes=2**20, interpreter_seconds=56))
     container.execute("open('.hidden', 'wb').write(b'x' * 900_000)")  # not kept by the host
     container.upload("late.bin", b"x" * 500_000)
@@ -878,7 +878,7 @@ stub.read = lambda *_: time.sleep(1) or "YQ=="
 print("patched")"""
 
 
-def test_a_cell_that_slows_down_the_fetching_of_its_files_holds_nobody_up(
+def test_a_cell_that_delays_the_copying_of_its_files_hits_one_deadline(
     start_proxy: StartProxy,
 ) -> None:
     """A thousand files, a second each: all share one deadline, and the output is reported."""

@@ -29,7 +29,7 @@ def replica(database: Database, time: Time) -> Callable[[], KernelSlots]:
     return lambda: KernelSlots(database, 2, now=lambda: time[0])
 
 
-def test_places_are_taken_once_and_free_again_when_left(
+def test_a_slot_is_acquired_once_and_released(
     replica: Callable[[], KernelSlots],
 ) -> None:
     one, two = replica(), replica()
@@ -40,7 +40,7 @@ def test_places_are_taken_once_and_free_again_when_left(
     assert one.acquire("c", 60)
 
 
-def test_what_nobody_keeps_is_free_again_in_time(
+def test_a_slot_expires_if_it_is_not_renewed(
     replica: Callable[[], KernelSlots], time: Time
 ) -> None:
     one, two = replica(), replica()
@@ -54,7 +54,7 @@ def test_what_nobody_keeps_is_free_again_in_time(
     assert not two.acquire("d", 60)
 
 
-def test_a_kernel_that_lives_has_a_place_also_where_others_have_taken_all(
+def test_a_running_kernel_keeps_its_slot_beyond_the_limit(
     replica: Callable[[], KernelSlots],
 ) -> None:
     """The store may have lost what it knew, and a limit is no reason to end what a client has."""
@@ -66,7 +66,7 @@ def test_a_kernel_that_lives_has_a_place_also_where_others_have_taken_all(
     assert not one.acquire("d", 60)
 
 
-def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
+def test_idle_kernels_are_listed_longest_idle_first_without_expired_ones(
     replica: Callable[[], KernelSlots], time: Time
 ) -> None:
     one = replica()
@@ -80,7 +80,7 @@ def test_the_longest_idle_come_first_and_what_is_in_use_not_at_all(
     assert one.idle(0) == []
 
 
-def test_what_is_no_table_of_places_counts_as_none(
+def test_an_invalid_table_of_slots_counts_as_empty(
     database: Database, replica: Callable[[], KernelSlots]
 ) -> None:
     garbage: Documents[bytes] = Documents(database, "kernel-slots", seconds=60)

@@ -17,7 +17,7 @@ from emulator.interpreter.pending_approval import ApprovalDecision
 YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
 
-def test_a_decision_that_arrives_too_late_does_not_let_the_cell_be_decided_again() -> None:
+def test_a_late_decision_does_not_reopen_a_decided_cell() -> None:
     """It renewed the record of a cell that had been removed, and the next decision counted, too."""
 
     class Late(ApprovalRecords):

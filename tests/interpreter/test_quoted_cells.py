@@ -116,7 +116,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("message", OWN)
-def test_a_cell_of_the_models_own_runs_at_once(
+def test_a_models_own_cell_runs_without_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, message: str
 ) -> None:
     user, code = OWN[message]

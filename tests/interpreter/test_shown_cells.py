@@ -39,7 +39,7 @@ def test_the_python_of_a_model_that_does_not_label_is_a_cell(
     [("NO", []), ("RUN", DELETED), (f"```tool_code\n{DELETE}\n```", DELETED)],
 )
 @pytest.mark.parametrize("label", ["python", ""])
-def test_about_a_cell_that_calls_a_function_that_acts_the_model_is_asked(
+def test_a_cell_that_calls_an_acting_function_causes_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, label: str, answer: str, made: Any
 ) -> None:
     reply = f"Here it is.\n\n```{label}\n{DELETE}\n```\n\nShould I run it?"
@@ -88,7 +88,7 @@ def test_a_call_that_reads_before_a_cell_is_made_and_the_cell_waits_for_its_resu
     assert len(upstream.requests) == 1
 
 
-def test_after_a_call_no_cell_begins(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+def test_no_cell_begins_after_a_call(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     """It was an item without an end."""
     tool = {"type": "function", "name": "get_file", "parameters": strings("path")}
     upstream.reply(f"{JSON_CALL % 'get_file'}\n\n{PYTHON}")
@@ -131,7 +131,7 @@ def test_the_python_of_a_model_that_labels_is_shown_if_words_follow_it(
 
 @BOTH
 @pytest.mark.parametrize(("answer", "runs"), [("RUN", True), ("NO", False)])
-def test_about_the_python_that_ends_the_reply_of_a_model_that_labels_it_is_asked(
+def test_unlabelled_python_at_the_end_of_a_labelling_models_reply_causes_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, answer: str, runs: bool
 ) -> None:
     reply = f"Let me see.\n\n{PYTHON}"

@@ -14,7 +14,7 @@ _PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
 
 
-def test_a_container_that_changes_the_proxy_leaves_no_kernel_behind(
+def test_a_container_that_moves_to_another_proxy_leaves_no_kernel_running(
     start_app: Callable[..., tuple[str, Any]],
 ) -> None:
     # Proxies of one limit of time would share their kernels' processes.

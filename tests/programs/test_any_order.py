@@ -153,7 +153,7 @@ def reference(source: str) -> World:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**64))
-def test_the_world_ends_as_python_would_leave_it(
+def test_calls_in_any_order_have_the_same_effects_as_in_python(
     client: openai.OpenAI, upstream: ScriptedUpstream, seed: int
 ) -> None:
     chance = random.Random(seed)

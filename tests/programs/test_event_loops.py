@@ -314,7 +314,7 @@ def test_calls_are_those_of_cpython(programs: ProgramServer, case: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_coroutines_do_as_cpython(programs: ProgramServer, seed: int) -> None:
+def test_random_coroutines_behave_as_in_cpython(programs: ProgramServer, seed: int) -> None:
     check_against_cpython(programs, random_program(random.Random(seed)))
 
 

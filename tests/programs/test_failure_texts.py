@@ -125,7 +125,9 @@ TEXTS: list[tuple[str, Failure | None]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS, ids=[text[:40] for text, _ in TEXTS])
-def test_what_a_result_reports(text: str, expected: Failure | None) -> None:
+def test_each_result_text_is_read_as_success_failure_or_refusal(
+    text: str, expected: Failure | None
+) -> None:
     assert failure_of(text, parse_result(text)) is expected
 
 

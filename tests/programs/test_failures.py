@@ -139,7 +139,7 @@ def played(
 @STREAM
 @EVERY_API
 @pytest.mark.parametrize("result", [REFUSED, FAILED], ids=["refused", "failed"])
-def test_a_call_that_failed_ends_the_program_before_its_next_call(
+def test_a_failed_call_ends_the_program_before_its_next_call(
     start_proxy: StartProxy, upstream: ScriptedUpstream, api: str, stream: bool, result: ToolResult
 ) -> None:
     if api == "chat" and result is FAILED:
@@ -310,7 +310,7 @@ def test_after_a_refusal_the_other_calls_of_its_message_are_not_sent_again(
     assert REJECTION in str(upstream.requests[1]["messages"][-1]["content"])
 
 
-def test_reads_that_have_left_before_a_failure_may_end(
+def test_reads_that_were_sent_before_a_failure_may_finish(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(block('x = read_file("a")\ny = read_file("c")\ndeploy("b")'), "I stop here.")
@@ -323,7 +323,7 @@ def test_reads_that_have_left_before_a_failure_may_end(
     assert "had not checked its result" in str(upstream.requests[1]["messages"][-1]["content"])
 
 
-def test_another_process_knows_the_failure(
+def test_another_process_remembers_the_failure(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """The signal is only in the stored program then: the history has lost it."""
@@ -352,7 +352,7 @@ OUTPUTS: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
 @pytest.mark.parametrize(
     ("tool", "output", "leaves"), [r[1:] for r in OUTPUTS], ids=[r[0] for r in OUTPUTS]
 )
-def test_the_outcome_of_a_shell_command_counts(
+def test_a_failed_shell_command_ends_the_program(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tool: Any, output: Any, leaves: bool
 ) -> None:
     upstream.reply(

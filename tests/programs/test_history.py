@@ -66,7 +66,7 @@ on time
 Calls already made are not undone. Answer the request, or write another tool_code block."""
 
 
-def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
+def test_a_failure_is_shown_with_its_line_earlier_output_and_all_calls(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
@@ -78,7 +78,7 @@ def test_a_failure_is_told_with_its_line_the_output_so_far_and_all_calls(
     assert broken_prefixes(upstream.requests) == []
 
 
-def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_printed(
+def test_a_repair_of_a_program_without_calls_shows_its_output(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(block("print('seen')\nx = 1 / 0\ncheck(id=str(x))"), "I cannot.")
@@ -90,7 +90,7 @@ def test_a_program_that_fails_before_its_first_call_is_mended_with_what_it_print
     )
 
 
-def test_a_program_that_fails_before_a_result_is_known_tells_what_it_printed_until_then(
+def test_a_program_that_fails_before_its_first_result_shows_its_earlier_output(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """The placeholder was shown to the model: ``<__main__._Unknown object at 0x7ff01da670d0>``."""
@@ -134,7 +134,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
 @pytest.mark.parametrize(
     ("code", "words"), [row[1:] for row in FAILURES], ids=[r[0] for r in FAILURES]
 )
-def test_whatever_stops_a_program_is_told_with_what_it_did_before(
+def test_every_failure_of_a_program_is_shown_with_its_earlier_calls(
     client: openai.OpenAI, upstream: ScriptedUpstream, code: str, words: list[str]
 ) -> None:
     # So slow that a call leaves before what follows it has come.
@@ -191,7 +191,7 @@ OUTPUTS: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(
     ("code", "words"), [row[1:] for row in OUTPUTS], ids=[r[0] for r in OUTPUTS]
 )
-def test_a_program_that_is_over_stays_as_it_was_written_with_what_it_said(
+def test_a_finished_program_stays_in_the_history_with_its_output(
     start_proxy: StartProxy, upstream: ScriptedUpstream, code: str, words: str
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
@@ -213,7 +213,7 @@ def test_comments_and_blank_lines_of_a_program_stay(
     assert upstream.requests[2]["messages"][2]["content"] == block(code)
 
 
-def test_what_a_program_called_before_it_failed_is_called(
+def test_the_calls_of_a_program_before_its_failure_are_sent(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     code = "for flight in search('Oslo'):\n    check(flight['id'])\n    flight['prize']"
@@ -224,7 +224,7 @@ def test_what_a_program_called_before_it_failed_is_called(
     assert 'check(id="a1")\n{"late": 10}' in last_prompt(upstream)
 
 
-def test_twenty_long_results_do_not_come_back_a_turn_later(
+def test_long_results_of_a_program_are_not_repeated_in_the_next_turn(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """One user turn later the prompt went from 1,319 to 165,175 characters."""
@@ -239,7 +239,7 @@ def test_twenty_long_results_do_not_come_back_a_turn_later(
     assert broken_prefixes(upstream.requests) == []
 
 
-def test_programs_stay_in_the_history_over_streams_programs_and_requests_without_tools(
+def test_programs_stay_in_the_history_across_later_programs_and_requests_without_tools(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     second = block("x = book('a1')\nprint(x['booked'])")
@@ -285,7 +285,7 @@ THEN_ACTS = "x = look(city='Oslo')\nprint(x)\nact(x=x)"
     ("schema", "code"),
     [(None, "look(city='Oslo')"), (None, THEN_ACTS), (strings("town"), "look(city='Oslo')")],
 )
-def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
+def test_a_call_of_a_changed_or_removed_tool_is_not_shown_as_a_failure(
     client: openai.OpenAI, upstream: ScriptedUpstream, schema: Any, code: str
 ) -> None:
     """The model read that its program had failed: ``look`` was not defined."""
@@ -302,7 +302,7 @@ def test_a_call_whose_tool_the_request_has_changed_or_removed_made_no_mistake(
     assert last_prompt(upstream).endswith("\n4 degrees\n```")
 
 
-def test_a_program_goes_on_after_a_call_whose_tool_has_changed_since(
+def test_a_program_resumes_after_a_call_whose_tool_has_changed(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     act = function("act", strings("x"))
@@ -371,7 +371,7 @@ WRITE = [function("write_file", strings("path", "content"))]
 FILE = "".join(f'print("line {n}\\\\n")  # it\'s """quoted"""\n' for n in range(300))
 
 
-def test_long_arguments_are_told_once_and_lines_as_lines(
+def test_long_arguments_are_shown_once_with_their_line_breaks(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """A file of 12,000 characters cost 28,228."""
@@ -388,7 +388,7 @@ def test_long_arguments_are_told_once_and_lines_as_lines(
     assert broken_prefixes(upstream.requests) == []
 
 
-def test_two_calls_that_differ_where_they_are_cut_are_told_apart(
+def test_two_calls_that_differ_beyond_the_cut_are_numbered(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     code = ", ".join(f"write_file(path='a', content='{'x' * 200}{n}')" for n in (1, 2))
@@ -410,5 +410,5 @@ JSON_VALUES = st.recursive(
 
 
 @hypothesis.given(JSON_VALUES)
-def test_a_value_as_a_literal_is_that_value_for_python(value: Any) -> None:
+def test_python_reads_a_literal_back_as_its_value(value: Any) -> None:
     assert ast.literal_eval(literal(value)) == value

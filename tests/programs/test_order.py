@@ -195,7 +195,7 @@ PROGRAMS: list[tuple[str, str, list[list[str]]]] = [
 @pytest.mark.parametrize(
     ("program", "expected"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
-def test_calls_leave_together_only_where_their_order_cannot_matter(
+def test_calls_are_sent_together_only_if_their_order_cannot_matter(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
     program: str,
@@ -221,7 +221,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_order_is_a_setting(
+def test_the_setting_order_decides_which_calls_are_sent_together(
     start_proxy: StartProxy, upstream: ScriptedUpstream, order: Any
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(order=order), api_key="k", max_retries=0)
@@ -251,7 +251,7 @@ def test_an_order_that_does_not_exist_is_refused(client: openai.OpenAI) -> None:
     assert "auto, dataflow, strict" in str(caught.value)
 
 
-def test_without_a_store_nothing_is_kept_back_since_nothing_could_go_on(
+def test_without_a_store_no_call_is_deferred(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(programs="off"), api_key="k", max_retries=0)
@@ -259,7 +259,7 @@ def test_without_a_store_nothing_is_kept_back_since_nothing_could_go_on(
     assert rounds(client, TOOLS) == ORDERS["dataflow"]
 
 
-def test_a_tool_says_itself_that_it_only_reads(
+def test_a_tool_can_declare_that_it_only_reads(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     frobnicate, get = function("frobnicate", strings("x")), function("get_next", strings("x"))
@@ -273,7 +273,7 @@ def test_a_tool_says_itself_that_it_only_reads(
     ]
 
 
-def test_a_call_that_waits_for_another_must_be_valid_before_anything_leaves(
+def test_a_deferred_call_must_be_valid_before_any_call_is_sent(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(stream_calls="block"), api_key="k", max_retries=0)

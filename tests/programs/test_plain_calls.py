@@ -72,7 +72,7 @@ CALLS = st.tuples(
     order=st.sampled_from(get_args(Order)),
     alone=st.booleans(),
 )
-def test_over_turns_the_same_comes_out_as_from_an_engine(
+def test_plain_calls_give_the_same_results_over_turns_as_an_engine(
     programs: ProgramServer, calls: list[Any], order: Order, alone: bool
 ) -> None:
     """But the result of a call that ends the program is not its value too."""
@@ -111,7 +111,7 @@ PRINTED = [
     order=st.sampled_from(get_args(Order)),
     alone=st.booleans(),
 )
-def test_calls_leave_before_a_print_as_from_an_engine(
+def test_calls_before_a_print_are_the_same_as_from_an_engine(
     programs: ProgramServer, lines: list[Any], order: Order, alone: bool
 ) -> None:
     """Once results are known, an engine runs the program for what it prints."""
@@ -232,7 +232,7 @@ MORE = [
         max_size=3,
     )
 )
-def test_a_call_in_json_is_the_one_that_its_python_makes(calls: list[Any]) -> None:
+def test_a_json_call_equals_the_call_of_its_python_form(calls: list[Any]) -> None:
     """Stored programs are Python: what a reader hands over must not differ from it."""
     try:
         statements = [call_statement(name, arguments, NAMED, 1) for name, arguments in calls]
@@ -255,12 +255,12 @@ def test_calls_with_written_out_arguments_need_no_engine(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", MORE)
-def test_whatever_says_more_is_an_engines(source: str) -> None:
+def test_a_program_of_more_than_calls_needs_an_engine(source: str) -> None:
     with pytest.raises(ProgramRejected, match="programs cannot run here"):
         Driver(OFF, TOOLSET).run(Program((Statement(source, 1),)))
 
 
-def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
+def test_a_plain_call_is_validated_and_a_fault_names_its_line() -> None:
     program = Program((Statement("num(1)", 1), Statement("a = num(\n    y=2)", 2)))
     with pytest.raises(ProgramRejected, match="x") as raised:
         Driver(OFF, TOOLSET, order="dataflow").run(program)
@@ -276,7 +276,7 @@ def test_a_call_is_bound_as_any_other_and_a_fault_is_told_at_its_line() -> None:
     ],
     ids=["a machine without a fence", "a server that does not start"],
 )
-def test_only_what_the_model_can_mend_is_the_programs_fault(
+def test_only_failures_that_the_model_can_repair_reject_the_program(
     failure: SandboxUnavailable, raised: type[Exception]
 ) -> None:
     with pytest.raises(raised):

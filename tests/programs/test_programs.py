@@ -98,7 +98,7 @@ PROGRAMS: list[tuple[str, str, list[list[tuple[str, Any]]], str]] = [
 @pytest.mark.parametrize(
     ("reply", "expected", "output"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
-def test_a_program_runs_on_with_its_results_without_asking_the_model(
+def test_a_program_resumes_with_its_results_without_the_model(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
     ask: Any,
@@ -117,7 +117,7 @@ def test_a_program_runs_on_with_its_results_without_asking_the_model(
     assert f"Its output:\n\n```text\n{output}\n```" in prompt_text[3]["content"]
 
 
-def test_one_at_a_time_is_kept_over_turns(
+def test_one_call_at_a_time_holds_over_turns(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```tool_code\nfor i in 'abc':\n    check(i)\nprint('end')\n```", "Done.")
@@ -138,7 +138,7 @@ def test_a_repeated_request_gets_the_same_calls_with_the_same_ids(
     assert calls(answers[0]) == [("book", {"id": "a2"})]
 
 
-def test_a_conversation_may_branch_off_at_an_earlier_point(
+def test_a_conversation_may_branch_at_an_earlier_point(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN)
@@ -206,7 +206,7 @@ def with_field(message: dict[str, Any], name: str) -> dict[str, Any]:
     return changed
 
 
-def test_a_program_goes_on_though_a_framework_adds_a_field_to_the_arguments(
+def test_a_program_resumes_although_a_framework_adds_a_field_to_the_arguments(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """Langroid writes the tool's name into the arguments, as ``request``."""
@@ -273,7 +273,7 @@ def test_a_client_may_fill_in_the_schemas_defaults(
 
 
 @pytest.mark.parametrize("change", [row[1] for row in ABANDONED], ids=[row[0] for row in ABANDONED])
-def test_a_history_that_does_not_fit_is_an_ordinary_turn(
+def test_a_history_that_does_not_match_the_program_is_an_ordinary_turn(
     client: openai.OpenAI, upstream: ScriptedUpstream, change: Any
 ) -> None:
     upstream.reply(CHAIN, "As you like.")
@@ -282,7 +282,7 @@ def test_a_history_that_does_not_fit_is_an_ordinary_turn(
     assert answer.choices[0].message.content == "As you like."
 
 
-def test_a_program_that_fails_on_a_result_is_told_to_the_model(
+def test_a_program_that_fails_on_a_result_is_shown_to_the_model(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN, "I am sorry.")
@@ -298,7 +298,7 @@ def test_a_program_that_fails_on_a_result_is_told_to_the_model(
     assert "The program made its calls, then failed" in prompt_text and "line 2" in prompt_text
 
 
-def test_a_proxy_that_was_restarted_goes_on(
+def test_a_restarted_proxy_resumes_a_program(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
 ) -> None:
     upstream.reply(CHAIN)
@@ -324,7 +324,7 @@ def test_without_a_store_the_model_is_asked_at_each_turn(
     assert len(upstream.requests) == 2
 
 
-def test_an_answer_tells_the_model_turns_that_it_saved(
+def test_an_answer_reports_the_model_turns_that_it_saved(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN)
@@ -379,7 +379,7 @@ def test_a_huge_result_means_an_ordinary_turn(
 
 
 @BOTH
-def test_a_program_that_has_run_as_far_as_it_goes_is_not_run_again(
+def test_a_program_that_has_made_all_its_calls_is_not_run_again(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     """A program of one call was run twice: when the call's line had closed, and when the block had."""

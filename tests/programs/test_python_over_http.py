@@ -121,7 +121,7 @@ PROGRAMS: list[tuple[str, str, list[tuple[str, Any]]]] = [
 @pytest.mark.parametrize(
     ("program", "expected"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
 )
-def test_what_python_runs_is_run(
+def test_a_valid_python_program_is_run(
     start_proxy: StartProxy, upstream: ScriptedUpstream, program: str, expected: Any
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
@@ -153,7 +153,7 @@ def test_what_python_runs_is_run(
         ("w = get_weather('Oslo')\nprint('it is', w)\nreturn\nprint('no')", "it is sunny"),
     ],
 )
-def test_a_return_outside_of_a_function_ends_the_program_and_tells_its_value(
+def test_a_return_outside_of_a_function_ends_the_program_and_shows_its_value(
     client: openai.OpenAI, upstream: ScriptedUpstream, program: str, told: str
 ) -> None:
     upstream.reply(f"```tool_code\n{program}\n```", "Done.")

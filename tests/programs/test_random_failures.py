@@ -138,7 +138,7 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
-def test_no_acting_call_leaves_after_an_unhandled_failure(
+def test_no_acting_call_is_sent_after_an_unhandled_failure(
     programs: ProgramServer, plan: Plan, data: st.DataObject
 ) -> None:
     texts = st.sampled_from(["ok", "ok", *RESULTS])
@@ -152,7 +152,7 @@ def test_no_acting_call_leaves_after_an_unhandled_failure(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
-def test_without_failures_every_call_leaves(
+def test_without_failures_every_call_is_sent(
     programs: ProgramServer, plan: Plan, data: st.DataObject
 ) -> None:
     results = dict.fromkeys(plan.handled_before, "ok")

@@ -165,7 +165,9 @@ def test_random_programs_make_pythons_calls_in_any_order_law(
 
 
 @pytest.mark.nightly
-def test_the_kernel_keeps_the_law_too(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+def test_the_kernel_makes_pythons_calls_too(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
     assert hold_the_law(start_proxy(order="dataflow"), upstream, range(3)) > 0
 
 
@@ -188,7 +190,7 @@ def test_two_thousand_programs_make_pythons_calls(
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("ten", range(10))
-def test_the_kernel_keeps_the_law_over_many_programs(
+def test_the_kernel_makes_pythons_calls_in_many_programs(
     start_proxy: StartProxy, upstream: ScriptedUpstream, ten: int
 ) -> None:
     url = start_proxy(order="dataflow")

@@ -46,7 +46,9 @@ def start(upstream: ScriptedUpstream, store: str, tmp_path: Path) -> Iterator[St
         yield start_one
 
 
-def test_a_killed_proxy_goes_on_where_it_was(upstream: ScriptedUpstream, start: Start) -> None:
+def test_a_program_resumes_after_the_proxy_is_killed(
+    upstream: ScriptedUpstream, start: Start
+) -> None:
     upstream.reply(CHAIN, "Done.")
     conversation = Conversation()
     for _ in range(4):
@@ -69,7 +71,7 @@ def test_a_killed_proxy_goes_on_where_it_was(upstream: ScriptedUpstream, start: 
 
 
 @BOTH
-def test_two_proxies_take_alternate_turns_of_one_program(
+def test_two_proxies_serve_alternate_turns_of_one_program(
     upstream: ScriptedUpstream, start: Start, ask: Any
 ) -> None:
     upstream.reply(CHAIN, "Done.")

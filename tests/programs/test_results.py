@@ -35,7 +35,7 @@ def booked(call: Any) -> dict[str, Any]:
     return result(call, f"ticket {json.loads(call.function.arguments)['id']}")
 
 
-def test_a_client_that_answers_only_the_first_of_several_calls_comes_to_the_end(
+def test_a_client_that_answers_only_the_first_of_several_calls_reaches_the_end(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """It was sent the same calls for ever: 1, 2, 1, 2, ..."""
@@ -100,7 +100,7 @@ SHAPES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("history", [row[1] for row in SHAPES], ids=[row[0] for row in SHAPES])
-def test_results_count_wherever_they_stand(
+def test_results_count_anywhere_in_the_history(
     client: openai.OpenAI, upstream: ScriptedUpstream, history: Any
 ) -> None:
     upstream.reply(BOOKINGS, "Done.")
@@ -115,7 +115,7 @@ CHAIN = (
 )
 
 
-def test_a_call_that_is_answered_late_goes_on_at_the_furthest_point(
+def test_a_late_result_resumes_the_program_at_its_furthest_point(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN, "Done.")
@@ -144,7 +144,7 @@ def test_a_request_may_be_repeated_while_a_result_is_missing(
     assert answers[0] == answers[1]
 
 
-def test_a_result_that_a_client_has_forgotten_since_stays_known(
+def test_a_result_that_the_client_no_longer_sends_stays_known(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """Agents cut old calls and results out of long histories."""
@@ -172,7 +172,7 @@ def test_after_two_rounds_without_a_new_result_the_model_is_asked(
     assert "ticket 1" in str(upstream.requests[1]["messages"])
 
 
-def test_a_new_result_makes_the_rounds_begin_anew(
+def test_a_new_result_resets_the_count_of_rounds(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(BOOKINGS, "Done.")
@@ -215,7 +215,7 @@ LEFT: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("history", [row[1] for row in LEFT], ids=[row[0] for row in LEFT])
-def test_a_program_that_was_left_behind_does_not_go_on(
+def test_an_abandoned_program_does_not_resume(
     client: openai.OpenAI, upstream: ScriptedUpstream, history: Any
 ) -> None:
     upstream.reply(BOOKINGS, "Hello.")

@@ -54,7 +54,7 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**64), order=st.sampled_from(get_args(Order)))
-def test_over_turns_exactly_the_references_calls_come_out(
+def test_a_program_over_turns_makes_exactly_the_references_calls(
     programs: ProgramServer, seed: int, order: Order
 ) -> None:
     source = random_program(random.Random(seed))

@@ -94,7 +94,7 @@ SHOWN: list[tuple[str, str, str, str]] = [
 @pytest.mark.parametrize(
     ("program", "text", "printed"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN]
 )
-def test_a_whole_result_is_printed_as_it_came(
+def test_a_whole_result_is_printed_unchanged(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
     program: str,
@@ -125,7 +125,7 @@ SCHEMAS: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     [row[1:] for row in SCHEMAS],
     ids=[row[0] for row in SCHEMAS],
 )
-def test_a_schema_settles_what_a_result_is(
+def test_a_schema_decides_the_type_of_a_result(
     client: openai.OpenAI, upstream: ScriptedUpstream, more: Any, program: str, text: str, sent: Any
 ) -> None:
     tool = function("get", strings("key"))
@@ -133,7 +133,7 @@ def test_a_schema_settles_what_a_result_is(
     assert _sent_next(client, upstream, program, text, [tool, *TOOLS]) == sent
 
 
-def test_the_stub_says_what_the_schema_says(
+def test_the_stub_shows_the_output_schema(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     tool = function("get", strings("key"))

@@ -102,7 +102,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("style", "calls", "reply"), WRITTEN)
-def test_a_style_writes_what_such_a_model_would(style: str, calls: str, reply: str) -> None:
+def test_a_style_writes_calls_as_its_models_do(style: str, calls: str, reply: str) -> None:
     assert written(style, calls) == reply
 
 
@@ -119,7 +119,7 @@ def ask(client: openai.OpenAI) -> ChatCompletionMessage:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_what_a_style_writes_comes_out_as_the_calls(
+def test_calls_written_in_a_style_are_read_back(
     client: openai.OpenAI, upstream: ScriptedUpstream, style: str
 ) -> None:
     for name, calls in CALLS.items():
@@ -134,7 +134,7 @@ def test_what_a_style_writes_comes_out_as_the_calls(
 
 
 @pytest.mark.parametrize("prose", PROSE)
-def test_prose_that_calls_nothing_comes_out_as_it_is(
+def test_prose_without_calls_stays_unchanged(
     client: openai.OpenAI, upstream: ScriptedUpstream, prose: str
 ) -> None:
     reply = PROSE[prose](TOOLSET)
@@ -166,7 +166,7 @@ def test_a_section_is_replaced_between_its_marks_or_added(
     assert path.read_text() == after
 
 
-def test_a_section_without_its_end_is_not_guessed_at(tmp_path: Path) -> None:
+def test_a_section_without_its_end_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("<!-- x:begin -->\nold\n")
     with pytest.raises(ValueError, match="without"):

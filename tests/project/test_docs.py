@@ -68,7 +68,7 @@ def test_the_quickstarts_curl_line_runs(proxy: str, upstream: ScriptedUpstream) 
 
 
 @pytest.mark.slow
-def test_the_contributors_example_works_as_told(tmp_path: Path) -> None:
+def test_the_example_for_contributors_works(tmp_path: Path) -> None:
     """The first two steps of CONTRIBUTING.md in a copy: the case fails, and passes with the row."""
     for folder in ("benchmarks", "emulator", "sandbox", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=IGNORED)

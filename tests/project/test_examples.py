@@ -153,7 +153,7 @@ def test_the_readmes_transcript_is_what_a_run_shows(
 
 
 @pytest.mark.parametrize("script", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
-def test_the_readme_tells_of_every_script(script: str) -> None:
+def test_the_readme_links_every_script(script: str) -> None:
     assert f"]({script})" in README
 
 
@@ -245,7 +245,7 @@ def png_size(content: bytes) -> tuple[int, int]:
     return width, height
 
 
-def test_a_script_is_mended_three_times_and_then_given_up(
+def test_a_script_is_repaired_at_most_three_times(
     run: Run, upstream: ScriptedUpstream, folder: Path
 ) -> None:
     upstream.reply(*[block(f"attempt{n}") for n in range(4)], "I give up.")
@@ -253,7 +253,7 @@ def test_a_script_is_mended_three_times_and_then_given_up(
     assert "No more code can be run" in told(upstream)
 
 
-def test_files_in_folders_keep_their_place_and_hostile_names_are_only_names(
+def test_files_keep_their_folders_and_hostile_names_have_no_effect(
     run: Run, upstream: ScriptedUpstream, folder: Path
 ) -> None:
     code = (
@@ -340,7 +340,7 @@ def test_the_discord_bot_without_a_token_says_so() -> None:
     )
 
 
-def test_the_discord_bot_answers_whom_it_is_meant_to_with_words_and_files(
+def test_the_discord_bot_answers_addressed_messages_with_words_and_files(
     proxy: str, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """discord.py itself, in the bot's own process; only Discord's servers are played (discord_server.py)."""
@@ -414,7 +414,7 @@ def test_the_discord_bot_answers_whom_it_is_meant_to_with_words_and_files(
         ("code_interpreter(python_code='print(6 * 7)')['stdout']", "42"),
     ],
 )
-def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
+def test_the_model_sees_the_error_of_a_tool(
     run: Run, upstream: ScriptedUpstream, call: str, expected: str
 ) -> None:
     upload = "upload_file(local_file_path='numbers.csv')"
@@ -426,7 +426,9 @@ def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
 # 4. Approval
 
 
-def test_an_edited_code_is_what_runs(run: Run, upstream: ScriptedUpstream, folder: Path) -> None:
+def test_edited_code_runs_instead_of_the_original(
+    run: Run, upstream: ScriptedUpstream, folder: Path
+) -> None:
     calls = [run_python_code("print(10)"), "Ten or so."]
     upstream.reply(*calls)
     run("approval.py", ["?", "edit", "print(11)\nprint(12)\n.", "exit"])
@@ -436,7 +438,7 @@ def test_an_edited_code_is_what_runs(run: Run, upstream: ScriptedUpstream, folde
     assert "13" in told(upstream) and "the user changed the code" in told(upstream)
 
 
-def test_a_declined_code_does_not_run_and_the_model_is_told_why(
+def test_declined_code_does_not_run_and_the_model_sees_the_reason(
     run: Run, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(run_python_code("print(6 * 7)"), "As you wish.")

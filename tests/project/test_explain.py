@@ -75,7 +75,7 @@ def test_the_prompt_is_that_of_the_profile(
         (f"Let me look.\n{FENCED}", "prose:\n    Let me look."),
     ],
 )  # fmt: skip
-def test_a_reply_is_told_as_it_is_read_and_with_what_it_calls(
+def test_explain_prints_how_a_reply_is_read_and_its_calls(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: str, reading: str
 ) -> None:
     assert explained(tmp_path, [GET_WEATHER], reply) == 0
@@ -84,7 +84,7 @@ def test_a_reply_is_told_as_it_is_read_and_with_what_it_calls(
     assert section(printed, "Calls") == 'get_weather {"location":"London"}'
 
 
-def test_a_program_that_needs_a_result_is_told_to_wait(
+def test_explain_prints_where_a_program_waits_for_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = (
@@ -106,7 +106,7 @@ def test_a_program_that_needs_a_result_is_told_to_wait(
         ("```python\nget_weather(location=1 / 0)\n```", "invalid", "ZeroDivisionError"),
     ],
 )
-def test_a_reply_of_no_use_ends_with_what_the_model_would_be_asked(
+def test_explain_prints_the_repair_of_an_unusable_reply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], reply: str, kind: str, words: str
 ) -> None:
     assert explained(tmp_path, [GET_WEATHER], reply) == 1
@@ -131,7 +131,7 @@ def test_prose_is_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("7", "neither a request nor tools"),
     ],
 )
-def test_what_is_wrong_with_the_tools_is_told_with_its_place(
+def test_explain_reports_an_error_in_the_tools_with_its_place(
     monkeypatch: pytest.MonkeyPatch, given: str, message: str
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
@@ -140,7 +140,7 @@ def test_what_is_wrong_with_the_tools_is_told_with_its_place(
     assert message in str(ended.value.code)
 
 
-def test_a_missing_file_is_told_by_name() -> None:
+def test_explain_names_a_missing_file() -> None:
     with pytest.raises(SystemExit, match=r"nowhere\.json: No such file"):
         main(["explain", "nowhere.json"])
 

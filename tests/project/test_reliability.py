@@ -29,8 +29,8 @@ ROWS: dict[str, dict[str, str]] = {
             web/middleware/test_disconnects.py test_a_program_ends_with_the_client
             web/middleware/test_disconnects.py test_a_cell_ends_with_the_client""",
         "it sends its head or body too slowly": """
-            web/server/test_floods.py test_slow_clients_are_cut_off_and_others_served
-            web/server/test_floods.py test_a_head_that_drips_is_not_kept_alive_by_it""",
+            web/server/test_floods.py test_slow_clients_are_disconnected_and_others_served
+            web/server/test_floods.py test_a_slowly_sent_head_does_not_keep_its_connection_alive""",
         "too many requests at once": """
             web/server/test_floods.py test_operators_are_answered_while_every_thread_holds_a_stream""",
         "more connections than file descriptors (`ulimit -Hn`)": """
@@ -40,43 +40,43 @@ ROWS: dict[str, dict[str, str]] = {
             web/server/test_floods.py test_uploads_in_progress_are_bounded_together""",
         "it exceeds its limits, in the playground too": """
             web/server/test_floods.py
-            test_a_client_has_so_many_requests_a_minute_and_others_have_theirs
+            test_each_client_has_its_own_limit_of_requests_per_minute
             web/inspector/test_inspector_pages.py
             test_the_playground_and_the_api_share_a_clients_limits""",
         "the proxy stops": """
             web/server/test_faults.py
-            test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol""",
+            test_a_shutdown_ends_slow_requests_with_an_error_of_their_protocol""",
         "the proxy is killed, also by SIGKILL": """
             web/server/test_machine_faults.py
-            test_a_killed_proxy_loses_nothing_that_was_kept_and_shows_nothing_by_halves""",
+            test_a_killed_proxy_loses_no_stored_object_and_shows_no_partial_one""",
         "the database's file is damaged or cannot be opened": """
             web/server/test_faults.py
-            test_a_damaged_database_costs_the_programs_and_not_the_service
+            test_a_damaged_database_ends_programs_but_not_the_service
             first_day/test_serving.py
             test_a_database_or_folder_that_was_named_and_cannot_be_used_stops_the_start""",
         "another process locks the database's file": """
             database/test_databases.py
-            test_while_another_process_has_the_file_nobody_waits_for_anothers_wait""",
+            test_threads_wait_at_the_same_time_for_a_file_that_another_process_locks""",
         "PostgreSQL is unavailable": """
-            web/server/test_machine_faults.py test_a_postgresql_that_goes_and_comes_back""",
+            web/server/test_machine_faults.py test_the_proxy_survives_a_postgresql_that_stops_and_restarts""",
         "the object store is unavailable": """
             scale/test_outages.py
             test_while_the_object_store_is_away_files_are_refused_for_now""",
         "the disk is full or fails": """
             web/server/test_machine_faults.py
-            test_a_full_disk_refuses_what_is_new_and_serves_what_is_there""",
+            test_a_full_disk_refuses_new_objects_and_serves_existing_ones""",
         "the disk is read-only": """
             web/server/test_machine_faults.py
-            test_a_read_only_disk_costs_what_is_kept_and_not_the_service""",
+            test_a_read_only_disk_ends_storage_but_not_the_service""",
         "more containers need a kernel than allowed": """
             interpreter/test_interpreter.py
             test_an_idle_kernel_is_ended_for_another_and_its_container_is_informed
             interpreter/test_interpreter.py test_a_kernel_that_runs_or_waits_is_not_ended
             interpreter/test_interpreter.py test_one_client_cannot_take_all_kernels""",
         "thousands of requests, one client in three leaving": """
-            web/server/test_soak.py test_two_thousand_mixed_requests_leave_nothing""",
+            web/server/test_soak.py test_two_thousand_mixed_requests_leave_no_resources""",
         "a sandbox dies": """
-            project/test_reliability.py test_a_program_that_ends_its_process_costs_its_own_request
+            project/test_reliability.py test_a_program_that_ends_its_process_fails_only_its_own_request
             interpreter/test_interpreter.py
             test_a_kernel_that_dies_is_replaced_and_the_files_are_still_there
             sandbox/test_escape.py test_a_dead_kernel_ends_its_own_session_only""",
@@ -89,10 +89,10 @@ ROWS: dict[str, dict[str, str]] = {
             sandbox/test_escape.py test_a_kernels_program_does_not_get_out""",
         "file system": """
             sandbox/test_escape.py test_the_kernel_writes_only_to_its_own_folders
-            sandbox/test_escape.py test_what_the_kernel_writes_is_bounded""",
+            sandbox/test_escape.py test_the_kernel_writes_a_bounded_number_of_bytes""",
         "system calls": """
             sandbox/test_escape.py test_a_system_call_that_is_not_listed_does_not_exist
-            sandbox/fences/test_fences.py test_a_docker_engine_is_told_the_same_list""",
+            sandbox/fences/test_fences.py test_a_docker_engine_gets_the_same_list_of_system_calls""",
         "memory, processes": """
             sandbox/test_escape.py test_the_kernel_gets_no_more_memory_than_allowed
             sandbox/test_escape.py test_memory_in_many_processes_is_bounded_as_a_whole
@@ -100,7 +100,7 @@ ROWS: dict[str, dict[str, str]] = {
         "user": "sandbox/test_escape.py test_each_session_has_a_user_of_its_own",
         "running time, output, calls": """
             sandbox/test_escape.py test_a_program_ends_at_its_deadline
-            sandbox/test_escape.py test_what_a_cell_prints_is_bounded
+            sandbox/test_escape.py test_a_cell_prints_a_bounded_number_of_characters
             sandbox/test_cells.py test_a_cell_takes_these_steps""",
     },
 }
@@ -141,7 +141,7 @@ def functions(file: Path) -> set[str]:
 
 
 @needs_bubblewrap
-def test_a_program_that_ends_its_process_costs_its_own_request(
+def test_a_program_that_ends_its_process_fails_only_its_own_request(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(repair_attempts=0) + "/v1/chat/completions"

@@ -179,7 +179,7 @@ def unfenced(page: Path) -> str:
     return blank.sub(lambda block: "\n" * block.group().count("\n"), page.read_text())
 
 
-def test_what_docstrings_and_comments_name_in_code_is_there() -> None:
+def test_code_names_in_docstrings_and_comments_exist() -> None:
     missing = []
     for words in ours():
         for _, name in CODE.findall(words.text):
@@ -192,7 +192,7 @@ def test_what_docstrings_and_comments_name_in_code_is_there() -> None:
     assert not missing, "\n".join(missing)
 
 
-def test_the_files_that_docstrings_comments_and_pages_name_are_there() -> None:
+def test_files_named_in_docstrings_comments_and_pages_exist() -> None:
     missing = [
         f"{words}: {name}"
         for words in (*ours(), *(Words(page, 1, unfenced(page)) for page in PAGES))
@@ -203,7 +203,7 @@ def test_the_files_that_docstrings_comments_and_pages_name_are_there() -> None:
     assert not missing, "\n".join(missing)
 
 
-def test_the_modules_that_pages_name_are_there() -> None:
+def test_modules_named_in_pages_exist() -> None:
     missing = [
         f"{page.name}: {name}"
         for page in PAGES
@@ -227,5 +227,5 @@ def test_the_modules_that_pages_name_are_there() -> None:
         ("ast.nothing", False),
     ],
 )
-def test_a_name_is_there_only_where_it_leads_somewhere(name: str, there: bool) -> None:
+def test_the_check_finds_only_names_that_exist(name: str, there: bool) -> None:
     assert is_there(name) is there

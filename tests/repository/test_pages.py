@@ -34,13 +34,13 @@ def test_the_index_and_the_site_list_every_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_every_link_leads_to_a_file(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(((?!http)[^)#]+)", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_architecture_names_each_room_and_what_stands_in_it() -> None:
+def test_the_architecture_page_names_each_room_and_existing_functions() -> None:
     rooms = {file.parent.name for file in (ROOT / "emulator").glob("*/__init__.py")} | {"sandbox"}
     table = ARCHITECTURE.split("## Rooms")[1].split("## Three laws")[0]
     assert rooms <= set(re.findall(r"\[(\w+)\]", table))

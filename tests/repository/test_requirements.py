@@ -74,7 +74,7 @@ def test_a_package_in_two_lists_has_the_same_version_in_both() -> None:
     assert [each for each in wanted.values() if len(each) > 1] == []
 
 
-def test_what_is_missing_is_told_by_the_requirement_of_its_extra() -> None:
+def test_messages_about_a_missing_package_name_the_requirement_of_its_extra() -> None:
     assert list(local_model.REQUIREMENTS) == EXTRAS["local"]
     assert [f'pip install "{one}"' for one in EXTRAS["docker"]] == [docker.INSTALL_FIX]
     assert [f'pip install "{one}"' for one in EXTRAS["gateway"]] == [gateway.INSTALL_FIX]
@@ -136,7 +136,7 @@ SLOW = (
 )
 
 
-def test_what_is_slow_to_import_is_imported_where_it_is_used() -> None:
+def test_slow_packages_are_imported_only_where_they_are_used() -> None:
     """Half of the time that `import app` took."""
     code = f"import app, sys; print([name for name in {SLOW} if name in sys.modules])"
     done = subprocess.run(
@@ -145,7 +145,7 @@ def test_what_is_slow_to_import_is_imported_where_it_is_used() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_what_the_package_imports_is_what_it_requires() -> None:
+def test_the_package_requires_every_package_that_it_imports() -> None:
     """Other packages of this environment, or what a requirement requires in turn, are no promise."""
     declared = [
         *PROJECT["project"]["dependencies"],

@@ -73,7 +73,7 @@ def run(command: Path, *arguments: str, cwd: Path) -> str:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_installed_commands_tell_their_version(
+def test_the_installed_commands_print_their_version(
     installed: Path, tmp_path: Path, name: str
 ) -> None:
     assert run(installed / name, "--version", cwd=tmp_path) == (
@@ -124,7 +124,9 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
 
 
 @needs_bubblewrap
-def test_kernels_of_an_installed_proxy_do_not_see_it(installed: Path, tmp_path: Path) -> None:
+def test_kernels_of_an_installed_proxy_do_not_see_the_package(
+    installed: Path, tmp_path: Path
+) -> None:
     """It lies among the packages that they may read; the fence against that turned them all off."""
     said = run(installed / "tool-emulator", "doctor", cwd=tmp_path)
     assert re.search(r"^kernel \(bubblewrap\) +works", said, re.MULTILINE), said

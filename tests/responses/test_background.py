@@ -25,7 +25,7 @@ def finished(client: openai.OpenAI, response: Any) -> Any:
     return response
 
 
-def test_a_response_is_made_while_nobody_waits(
+def test_a_background_response_is_made_without_a_waiting_client(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     may_answer = threading.Event()
@@ -53,7 +53,9 @@ def test_a_response_is_made_while_nobody_waits(
     assert [event.type for event in told_again][-1] == "response.completed"
 
 
-def test_one_that_fails_says_so(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+def test_a_failed_background_response_has_its_error(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
     upstream.reply(Reply(status=400, body={"error": {"message": "too long"}}))
     response = finished(client, client.responses.create(model="m", input="Hi", background=True))
     assert (response.status, response.error.message) == ("failed", "too long")
@@ -61,7 +63,7 @@ def test_one_that_fails_says_so(client: openai.OpenAI, upstream: ScriptedUpstrea
         client.responses.retrieve(response.id, stream=True)
 
 
-def test_one_that_is_cancelled_asks_no_more_of_the_upstream(
+def test_cancelling_a_background_response_closes_the_upstream(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply(chunks=["Hello", " there"], fault="silent", after=1))
@@ -75,7 +77,7 @@ def test_one_that_is_cancelled_asks_no_more_of_the_upstream(
     assert client.responses.cancel(response.id).status == "cancelled"
 
 
-def test_another_client_can_neither_see_nor_cancel_it(
+def test_another_client_can_neither_see_nor_cancel_a_background_response(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hello.")
@@ -91,7 +93,9 @@ def test_another_client_can_neither_see_nor_cancel_it(
     assert finished(one, response).output_text == "Hello."
 
 
-def test_in_the_background_means_kept(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
+def test_a_background_response_needs_a_database(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
     proxy = start_proxy(database="none")
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
     with pytest.raises(openai.BadRequestError, match="no database"):
@@ -110,7 +114,7 @@ def two_replicas(start_app: Callable[..., tuple[str, Any]]) -> list[tuple[openai
     ]
 
 
-def test_one_that_another_replica_cancels_stays_cancelled_everywhere(
+def test_a_response_cancelled_at_another_replica_stays_cancelled_everywhere(
     start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
 ) -> None:
     """The cancel answered "cancelled", the next GET "in_progress"."""
@@ -126,7 +130,7 @@ def test_one_that_another_replica_cancels_stays_cancelled_everywhere(
         assert client.responses.retrieve(made.id).status == "cancelled"
 
 
-def test_one_whose_process_has_died_has_failed_and_a_cancel_agrees(
+def test_a_background_response_fails_when_its_process_dies(
     start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
 ) -> None:
     """It stayed in progress for an hour."""
@@ -146,7 +150,7 @@ def test_one_whose_process_has_died_has_failed_and_a_cancel_agrees(
 @pytest.mark.parametrize(
     ("letters", "status"), [(2_000, "completed"), (30_000, "failed")], ids=["events", "text"]
 )
-def test_one_that_is_too_large_to_be_stored_is_not_in_progress_for_ever(
+def test_a_background_response_too_large_to_store_does_not_stay_in_progress(
     client: openai.OpenAI,
     upstream: ScriptedUpstream,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,7 +173,7 @@ def test_one_that_is_too_large_to_be_stored_is_not_in_progress_for_ever(
         assert "too large" in found.error.message
 
 
-def test_one_that_cannot_be_stored_at_all_is_refused(
+def test_a_background_request_too_large_to_store_is_refused(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     with pytest.raises(openai.InternalServerError, match="cannot be stored"):

@@ -53,7 +53,7 @@ def test_a_kept_conversation_can_be_compacted(
     assert [item.type for item in compacted.output] == ["message", "compaction"]
 
 
-def test_a_conversation_is_never_replaced_by_nothing(
+def test_an_empty_summary_or_input_is_an_error(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("  ")
@@ -139,7 +139,7 @@ def test_a_trigger_compacts_a_stored_response_and_a_conversation(
         ]
 
 
-def test_items_before_a_summary_are_not_shown_except_what_others_said(
+def test_of_the_items_before_a_summary_only_messages_of_others_are_shown(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     """A client need not remove what a compaction replaces, and two compactions leave the last."""
@@ -253,7 +253,7 @@ def test_tools_and_their_results_go_into_the_summary(
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_an_agent_works_on_over_two_compactions(
+def test_an_agent_continues_after_two_compactions(
     client: openai.OpenAI, upstream: ScriptedUpstream, stored: bool
 ) -> None:
     """Each summary is made of the one before and of what came after it, and replaces both."""
@@ -286,7 +286,9 @@ def test_an_agent_works_on_over_two_compactions(
     assert "Oslo: rain, Rome: sun." in end and "Oslo: rain." not in end and WORDS not in end
 
 
-def test_a_program_that_waits_goes_on_instead(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_a_suspended_program_resumes_instead_of_a_compaction(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
     program = (
         "a = get_weather(location='Oslo')\nb = get_weather(location=a[:4])\nprint(b[:4], 'degrees')"
     )
@@ -323,7 +325,7 @@ def test_without_a_threshold_the_models_context_decides(
     assert [item["type"] for item in json.loads(data)["output"]] == ["compaction", "message"]
 
 
-def test_what_users_say_is_not_summarized_again_and_again(
+def test_messages_of_users_alone_do_not_trigger_a_compaction(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Fine.")

@@ -122,7 +122,7 @@ def test_an_update_stays_in_effect_in_later_requests(
         (update(instructions="Be brief."), "input[1].instructions"),
     ],
 )
-def test_what_an_update_cannot_change_is_refused_by_name(
+def test_a_setting_that_an_update_cannot_change_is_refused_by_name(
     proxy: str, upstream: ScriptedUpstream, item: dict[str, Any], param: str
 ) -> None:
     status, data = fetch(f"{proxy}/v1/responses", {"model": "m", "input": [USER, item]})

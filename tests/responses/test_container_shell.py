@@ -70,7 +70,7 @@ CASES: dict[str, tuple[str, Json]] = {
 
 
 @pytest.mark.parametrize(("command", "outcome"), CASES.values(), ids=CASES)
-def test_the_outcome_of_a_command(
+def test_a_failed_or_slow_command_reports_its_outcome(
     proxy: str, upstream: ScriptedUpstream, command: str, outcome: Json
 ) -> None:
     upstream.reply(call(command, timeout_ms=3000))
@@ -111,7 +111,7 @@ def test_the_conversation_keeps_its_container_and_the_start_of_its_prompt(
     assert cell["outputs"][0]["logs"] == "1\n\n"
 
 
-def test_a_cell_may_run_commands_in_a_container_of_their_own(
+def test_a_cell_runs_shell_commands_in_another_container(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```tool_code\nx = 4\nprint(shell(commands=['echo 5'])[0]['stdout'], x)\n```")
@@ -158,7 +158,7 @@ def test_a_wrong_environment_is_refused_with_its_place(
         assert json.loads(data)["error"]["param"].startswith("tools[0].environment")
 
 
-def test_a_container_is_that_of_the_client_which_created_it(
+def test_only_its_creator_can_name_a_container(
     start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
 ) -> None:
     proxy, services = start_app()

@@ -46,7 +46,7 @@ def test_a_conversation_is_made_changed_and_deleted(client: openai.OpenAI) -> No
 
 
 @pytest.mark.parametrize("options", [{}, {"store": False}, {"stream": True}])
-def test_a_response_goes_on_from_its_conversation_and_adds_its_turn(
+def test_a_response_continues_its_conversation_and_adds_its_turn(
     client: openai.OpenAI, upstream: ScriptedUpstream, options: Any
 ) -> None:
     made = client.conversations.create(items=[ADA])
@@ -64,7 +64,7 @@ def test_a_response_goes_on_from_its_conversation_and_adds_its_turn(
     assert len(client.conversations.items.list(made.id).data) == 5
 
 
-def test_calls_and_their_results_go_on_in_it(
+def test_a_conversation_keeps_calls_and_their_results(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     made = client.conversations.create()
@@ -76,7 +76,7 @@ def test_calls_and_their_results_go_on_in_it(
     assert "get_weather(location='London')" in "".join(texts(upstream)).replace('"', "'")
 
 
-def test_a_turn_that_failed_adds_nothing(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+def test_a_failed_turn_adds_nothing(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     made = client.conversations.create(items=[ADA])
     upstream.reply(Reply(status=400))
     with pytest.raises(openai.BadRequestError):
@@ -84,7 +84,7 @@ def test_a_turn_that_failed_adds_nothing(client: openai.OpenAI, upstream: Script
     assert len(client.conversations.items.list(made.id).data) == 1
 
 
-def test_what_cannot_be_is_refused(start_proxy: StartProxy) -> None:
+def test_invalid_uses_of_a_conversation_are_refused(start_proxy: StartProxy) -> None:
     proxy = start_proxy(client_keys="one,two")
     one, two = (
         openai.OpenAI(base_url=f"{proxy}/v1", api_key=key, max_retries=0) for key in ("one", "two")

@@ -132,7 +132,7 @@ JSON_CALL = '{"name": "%s", "arguments": {"sku": "a"}}'
 
 
 @pytest.mark.parametrize(("name", "is_repaired"), [("stock", True), ("demand", False)])
-def test_a_tool_for_programs_alone_is_not_called_from_json(
+def test_a_json_call_of_a_tool_for_programs_is_refused(
     conversation: Conversation, upstream: ScriptedUpstream, name: str, is_repaired: bool
 ) -> None:
     repairs = [python(f"{name}('a')")] if is_repaired else []
@@ -548,7 +548,7 @@ def test_a_program_of_mcp_calls_begins_and_ends_in_one_response(
 
 
 @pytest.mark.parametrize("stream_calls", ["statement", "block"])
-def test_without_programs_each_call_of_a_block_leaves(
+def test_without_programs_each_call_of_a_block_is_sent(
     start_proxy: Any, upstream: ScriptedUpstream, stream_calls: str
 ) -> None:
     """After the first call of a tool that only programs may call, the others were refused."""

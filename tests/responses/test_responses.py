@@ -47,7 +47,7 @@ class City(BaseModel):
     people: int
 
 
-def test_a_model_of_the_clients_own_is_parsed(
+def test_an_answer_is_parsed_into_the_clients_model(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.default = '{"name": "Oslo", "people": "700000"}'
@@ -96,7 +96,7 @@ def test_a_failure_in_a_stream_is_its_last_event(
         client.responses.retrieve(last.response.id)
 
 
-def test_a_failure_that_is_late_comes_in_a_stream_that_the_sdk_can_follow(
+def test_the_sdk_can_read_a_stream_with_a_late_failure(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """It came as the first event, and the SDK raised that it had expected ``response.created``."""
@@ -127,7 +127,7 @@ def test_a_bare_address_serves_responses_too(proxy: str, upstream: ScriptedUpstr
     assert fetch(f"{proxy}/responses", {"model": "m", "input": "Hi"})[0] == 200
 
 
-def test_the_upstream_is_left_when_the_client_goes(
+def test_the_upstream_is_closed_when_the_client_disconnects(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply("It rains cats.", chunks=3, fault="silent", after=2))
@@ -142,7 +142,7 @@ def test_the_upstream_is_left_when_the_client_goes(
 # Conversations
 
 
-def test_a_conversation_goes_on_from_a_previous_response(
+def test_a_response_continues_a_previous_response(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply("It rains.", reasoning="Look."), "In Oslo.", "Yes.")
@@ -164,7 +164,7 @@ def test_a_conversation_goes_on_from_a_previous_response(
     ]
 
 
-def test_a_conversation_may_branch_off_at_any_response(
+def test_a_conversation_may_branch_at_any_response(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("One.", "Two.", "Three.")
@@ -182,7 +182,7 @@ book(flight=best["id"])
 
 
 @pytest.mark.parametrize("way", ["previous response", "whole history", "references"])
-def test_a_program_goes_on_with_the_output_of_its_call_without_the_model(
+def test_a_program_resumes_with_the_output_of_its_call_without_the_model(
     client: openai.OpenAI, upstream: ScriptedUpstream, way: str
 ) -> None:
     tools = [function("search", "to"), function("book", "flight")]
@@ -217,7 +217,7 @@ def test_a_program_goes_on_with_the_output_of_its_call_without_the_model(
     assert len(upstream.requests) == 2
 
 
-def test_calls_that_come_back_each_with_its_output_are_still_of_one_answer(
+def test_calls_interleaved_with_their_outputs_belong_to_one_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """A loop over the calls that appends each with its output had the program's results apart."""
@@ -314,7 +314,7 @@ def test_a_response_that_was_not_streamed_has_no_events(
         client.responses.retrieve(made.id, stream=True)
 
 
-def test_a_response_that_is_not_to_be_stored_is_not(
+def test_a_response_with_store_false_is_not_stored(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hi.")
@@ -392,7 +392,7 @@ def test_only_background_responses_could_be_cancelled(
         client.responses.cancel(NOTHING)
 
 
-def test_nobody_sees_what_another_client_keeps(
+def test_no_client_sees_another_clients_responses(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(client_keys="mine,yours") + "/v1/responses"
@@ -413,7 +413,7 @@ def test_nobody_sees_what_another_client_keeps(
     assert fetch(f"{url}/{made['id']}", key="mine")[0] == 200
 
 
-def test_what_is_kept_survives_a_restart(
+def test_stored_responses_survive_a_restart(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     store = str(tmp_path / "kept.sqlite")
@@ -427,7 +427,7 @@ def test_what_is_kept_survives_a_restart(
 
 
 @pytest.mark.parametrize("programs", ["on", "off"])
-def test_responses_are_kept_whether_or_not_programs_are(
+def test_responses_are_stored_whether_or_not_programs_are(
     start_proxy: StartProxy, upstream: ScriptedUpstream, programs: str
 ) -> None:
     url = start_proxy(programs=programs) + "/v1/responses"
@@ -436,16 +436,14 @@ def test_responses_are_kept_whether_or_not_programs_are(
     assert fetch(f"{url}/{made['id']}")[0] == 200
 
 
-def test_a_response_is_forgotten_when_its_time_is_up(
-    start_proxy: StartProxy, upstream: ScriptedUpstream
-) -> None:
+def test_a_response_expires(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
     url = start_proxy(response_seconds=1e-9) + "/v1/responses"
     upstream.reply("Hi.")
     made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
     assert fetch(f"{url}/{made['id']}")[0] == 404
 
 
-def test_without_a_store_answers_come_all_the_same(
+def test_without_a_store_requests_are_answered_but_not_stored(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(database="none") + "/v1/responses"
@@ -458,7 +456,7 @@ def test_without_a_store_answers_come_all_the_same(
     assert (status, json.loads(data)["error"]["code"]) == (400, "previous_response_not_found")
 
 
-def test_a_response_too_large_to_keep_is_answered_and_not_kept(
+def test_a_response_too_large_to_store_is_answered_but_not_stored(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy() + "/v1/responses"
@@ -468,7 +466,7 @@ def test_a_response_too_large_to_keep_is_answered_and_not_kept(
     assert fetch(f"{url}/{json.loads(data)['id']}")[0] == 404
 
 
-def test_a_store_that_goes_down_costs_what_is_kept_not_an_answer(
+def test_a_store_that_fails_does_not_fail_new_answers(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "kept.sqlite"
@@ -484,7 +482,7 @@ def test_a_store_that_goes_down_costs_what_is_kept_not_an_answer(
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"{}", b'{"response": {}}'])
-def test_what_cannot_be_read_is_not_found(
+def test_a_stored_response_that_cannot_be_read_is_not_found(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, value: bytes
 ) -> None:
     file = tmp_path / "kept.sqlite"
@@ -501,7 +499,9 @@ def test_what_cannot_be_read_is_not_found(
     [({"max_read": 3}, 3), ({"max_read_bytes": 2500}, 2), ({}, 9)],
     ids=["responses", "bytes", "none reached"],
 )
-def test_one_request_does_not_read_without_end(limits: dict[str, int], readable: int) -> None:
+def test_a_chain_of_previous_responses_is_read_up_to_a_limit(
+    limits: dict[str, int], readable: int
+) -> None:
     with closing(open_database(":memory:")) as database:
         kept = StoredResponses(database, 60, **limits)
         items = [{"type": "message", "id": f"msg_{n}", "padding": "x" * 900} for n in range(9)]

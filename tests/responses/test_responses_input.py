@@ -227,7 +227,7 @@ OTHER = "call_" + "1" * 20 + "0000"
         ),
     ],
 )
-def test_input_items_are_told_as_messages(written: list[Json], expected: list[Json]) -> None:
+def test_input_items_become_messages(written: list[Json], expected: list[Json]) -> None:
     assert told(*written) == expected
 
 
@@ -245,7 +245,7 @@ def test_input_items_are_told_as_messages(written: list[Json], expected: list[Js
         ),
     ],
 )
-def test_the_model_is_told_how_a_block_ran(
+def test_the_prompt_shows_how_a_block_ran(
     output: str, files: list[str], failed: bool, expected: str
 ) -> None:
     assert render("cell_output.jinja", output=output, files=files, failed=failed) == expected
@@ -385,7 +385,7 @@ def with_choice(choice: Any) -> Json:
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_place(
+def test_an_unusable_field_is_refused_with_its_place(
     proxy: str, upstream: ScriptedUpstream, body: Json, param: str, code: str | None
 ) -> None:
     status, data = fetch(f"{proxy}/v1/responses", body)
@@ -417,7 +417,7 @@ def test_a_body_that_cannot_be_read_is_refused(proxy: str, body: bytes) -> None:
     assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_an_item_that_is_not_kept_cannot_be_referred_to(proxy: str) -> None:
+def test_a_reference_to_an_unknown_item_is_refused(proxy: str) -> None:
     body = with_input(user(text("Hi")), {"type": "item_reference", "id": "msg_none"})
     status, data = fetch(f"{proxy}/v1/responses", body)
     assert (status, json.loads(data)["error"]["param"]) == (404, "input[1].id")
@@ -460,9 +460,7 @@ def test_every_form_of_tool_choice_is_obeyed(
         assert ("shell" in shown) is (choice["type"] == "custom")
 
 
-def test_fields_that_the_proxy_does_not_know_go_upstream(
-    proxy: str, upstream: ScriptedUpstream
-) -> None:
+def test_unknown_fields_are_sent_to_the_upstream(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply(Reply("Hi."))
     body = {**HELLO, "top_k": 5, "n": 3, "messages": [], "functions": [], "response_format": {}}
     assert fetch(f"{proxy}/v1/responses", body)[0] == 200

@@ -62,7 +62,7 @@ REPLIES: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("replies", REPLIES.values(), ids=REPLIES)
-def test_a_stream_tells_what_the_whole_response_tells(
+def test_a_stream_has_the_same_content_as_the_whole_response(
     proxy: str, upstream: ScriptedUpstream, replies: list[str]
 ) -> None:
     for chunks in (3, None):
@@ -100,7 +100,7 @@ def test_the_items_are_the_cell_its_output_and_the_answer(
     assert message["content"][0]["text"] == "It is 4."
 
 
-def test_words_before_and_behind_code_are_parted_in_output_text(
+def test_words_before_and_after_code_are_separated_in_output_text(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """They were "I count.It is 2.": the SDK joins all texts. The model gets back what it wrote."""
@@ -114,9 +114,7 @@ def test_words_before_and_behind_code_are_parted_in_output_text(
     assert "It is 2." in sent
 
 
-def test_outputs_are_left_out_unless_they_are_asked_for(
-    proxy: str, upstream: ScriptedUpstream
-) -> None:
+def test_outputs_are_omitted_unless_requested(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply("```tool_code\nprint(1)\n```", "1")
     assert ask(proxy, body(include=[]))["output"][0]["outputs"] is None
 
@@ -194,7 +192,7 @@ def test_a_conversation_keeps_its_variables(
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["response stored", "not stored"])
-def test_a_cell_that_comes_back_without_its_outputs_is_told_with_them(
+def test_the_model_sees_the_outputs_that_the_client_omits_from_a_cell(
     proxy: str, upstream: ScriptedUpstream, kept: bool
 ) -> None:
     """PydanticAI sends `outputs: null`; the model was told that the cell had printed nothing."""
@@ -210,7 +208,7 @@ def test_a_cell_that_comes_back_without_its_outputs_is_told_with_them(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
+def test_a_cell_waits_for_a_function_and_resumes_with_its_result(
     proxy: str, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     tools = [INTERPRETER, WEATHER]
@@ -241,7 +239,7 @@ def test_a_cell_waits_for_a_function_and_goes_on_with_its_result(
     assert "1 4" in told_to_model(upstream)
 
 
-def test_a_result_that_comes_when_nothing_waits_any_more_is_an_ordinary_turn(
+def test_a_result_for_a_cell_that_is_gone_is_an_ordinary_turn(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     tools = [INTERPRETER, WEATHER]
@@ -353,9 +351,7 @@ def test_a_file_in_the_input_is_written_out_for_a_model_that_runs_no_code(
         ({"file_data": "MSwy", "filename": "../a"}, 400, "filename"),
     ],
 )
-def test_a_file_that_cannot_be_taken_in_is_refused(
-    proxy: str, part: Json, status: int, param: str
-) -> None:
+def test_an_unusable_input_file_is_refused(proxy: str, part: Json, status: int, param: str) -> None:
     asked = [{"role": "user", "content": [{"type": "input_file", **part}]}]
     got, data = fetch(f"{proxy}/v1/responses", body(input=asked))
     assert (got, json.loads(data)["error"]["param"]) == (status, param)
@@ -376,7 +372,7 @@ def test_a_file_that_cannot_be_taken_in_is_refused(
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_container_that_cannot_be_had_keeps_its_status_also_in_a_stream(
+def test_an_unavailable_container_keeps_its_error_status_in_a_stream(
     proxy: str, container: Any, status: int, param: str, stream: bool
 ) -> None:
     tool = {"type": "code_interpreter", "container": container}
@@ -384,7 +380,7 @@ def test_a_container_that_cannot_be_had_keeps_its_status_also_in_a_stream(
     assert (got, json.loads(data)["error"]["param"]) == (status, param)
 
 
-def test_a_container_that_has_expired_is_told_so(start_proxy: StartProxy) -> None:
+def test_an_expired_container_is_reported_as_expired(start_proxy: StartProxy) -> None:
     clock = [time.time()]
     proxy = start_proxy(now=lambda: clock[0])
     expires = {"anchor": "last_active_at", "minutes": 1}
@@ -401,7 +397,7 @@ def test_a_container_that_has_expired_is_told_so(start_proxy: StartProxy) -> Non
         assert (got, json.loads(data)["error"]["code"]) == (404, "container_expired")
 
 
-def test_a_conversation_whose_container_has_expired_goes_on_in_a_new_one(
+def test_a_conversation_with_an_expired_container_continues_in_a_new_one(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     clock = [time.time()]
@@ -415,7 +411,7 @@ def test_a_conversation_whose_container_has_expired_goes_on_in_a_new_one(
     assert second["output"][0]["container_id"] != first["output"][0]["container_id"]
 
 
-def test_a_cell_that_the_user_declines_is_told_to_the_model(
+def test_the_model_sees_that_the_user_declined_a_cell(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(interpreter_approval=True, approval_seconds=0.1)

@@ -59,7 +59,7 @@ def told(upstream: ScriptedUpstream) -> str:
 
 @pytest.mark.parametrize("tool", HOSTED, ids=lambda tool: tool["type"])
 @pytest.mark.parametrize("further", [[], [GET_WEATHER]], ids=["alone", "beside another"])
-def test_a_hosted_tool_is_left_out_and_the_answer_says_so(
+def test_an_unsupported_hosted_tool_is_omitted_and_named_in_a_header(
     proxy: str, upstream: ScriptedUpstream, tool: Json, further: list[Json]
 ) -> None:
     upstream.default = "Hello."
@@ -98,12 +98,12 @@ def test_a_hosted_tool_that_must_be_called_is_refused(
     assert upstream.requests == []
 
 
-def test_no_tools_are_as_good_as_none(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_an_empty_list_of_tools_equals_no_tools(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply("Hello.")
     assert ask(proxy, request())["output"][0]["content"][0]["text"] == "Hello."
 
 
-def test_what_was_left_out_is_counted(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_omitted_tools_are_counted(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.default = "Hello."
     fetch(f"{proxy}/v1/responses", request({"type": "web_search"}, {"type": "x" * 100}))
     _, page = fetch(f"{proxy}/metrics")
@@ -144,7 +144,7 @@ def test_a_namespaces_tools_are_called_in_it(
     assert "The customer database." in told(upstream)
 
 
-def test_a_call_in_a_namespace_comes_back_with_its_result(
+def test_the_model_sees_a_namespaced_call_with_its_result(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```tool_code\ncrm_find(name='Ada')\n```", "She is known.")
@@ -179,9 +179,7 @@ def test_a_namespace_can_be_allowed(proxy: str, upstream: ScriptedUpstream) -> N
     assert (status, refused["error"]["param"]) == (400, "tool_choice.tools[0]")
 
 
-def test_tools_that_the_input_brings_along_are_offered(
-    proxy: str, upstream: ScriptedUpstream
-) -> None:
+def test_tools_in_the_input_are_offered(proxy: str, upstream: ScriptedUpstream) -> None:
     brought = {"type": "additional_tools", "role": "developer", "tools": [CRM, GET_WEATHER]}
     upstream.reply("```tool_code\ncrm_find(name='Ada')\n```")
     body = request(GET_WEATHER, input=[brought, {"role": "user", "content": "Do it."}])
@@ -248,7 +246,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("tool", "written", "kind", "fields", "output", "said"), CALLS)
-def test_a_tool_that_the_client_runs_is_called_by_an_item_of_its_own(
+def test_a_built_in_client_tool_is_called_by_its_own_type_of_item(
     proxy: str,
     upstream: ScriptedUpstream,
     tool: Json,
@@ -272,7 +270,9 @@ def test_a_tool_that_the_client_runs_is_called_by_an_item_of_its_own(
 
 
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
-def test_such_a_tool_can_be_chosen(proxy: str, upstream: ScriptedUpstream, kind: str) -> None:
+def test_tool_choice_can_name_a_built_in_client_tool(
+    proxy: str, upstream: ScriptedUpstream, kind: str
+) -> None:
     written = next(call[1] for call in CALLS if call[0]["type"] == kind)
     upstream.reply(f"```tool_code\n{written}\n```")
     body = request({"type": kind}, GET_WEATHER, tool_choice={"type": kind})
@@ -281,7 +281,7 @@ def test_such_a_tool_can_be_chosen(proxy: str, upstream: ScriptedUpstream, kind:
     assert "get_weather" not in told(upstream)
 
 
-def test_arguments_of_such_a_tool_are_held_to_its_schema(
+def test_arguments_of_a_built_in_client_tool_are_checked_against_its_schema(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("```tool_code\nshell(command='ls')\n```", "```tool_code\nshell(['ls'])\n```")
@@ -361,7 +361,9 @@ SAID = {"type": "message", "role": "user", "content": "Go on."}
     ],
     ids=lambda value: value.get("type") if isinstance(value, dict) else "",
 )
-def test_items_of_hosted_tools_tell_what_they_hold(written: Json, expected: list[str]) -> None:
+def test_items_of_hosted_tools_are_shown_with_their_content(
+    written: Json, expected: list[str]
+) -> None:
     read = items.parse(items.normalize([SAID, written]))
     shown = "\n".join(m["content"] for m in transcript(messages(read), NO_TOOLS)[1:])
     assert all(part in shown for part in expected)
@@ -379,7 +381,7 @@ def item_types(schema: Any) -> set[str]:
     return item_types([*schema.get("oneOf", ()), *schema.get("anyOf", ())])
 
 
-def test_every_type_of_item_in_openais_schema_is_taken() -> None:
+def test_every_type_of_item_in_openais_schema_is_accepted() -> None:
     types = item_types({"$ref": "#/components/schemas/InputItem"}) - {"null"}
     assert len(types) > 25
     for kind in types - {"message", "item_reference"}:
@@ -420,7 +422,7 @@ def test_a_picture_is_named_by_the_id_of_an_uploaded_file(
 # Clients as they are
 
 
-def test_codex_is_served_as_it_comes(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_a_recorded_request_of_codex_is_answered(proxy: str, upstream: ScriptedUpstream) -> None:
     [body] = [one["body"] for one in recorded_requests("/v1/responses") if "codex" in one["name"]]
     upstream.reply(
         '```tool_code\nexec_command(cmd="ls")\n```',

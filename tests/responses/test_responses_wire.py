@@ -61,7 +61,7 @@ def obedient_reply(body: Mapping[str, Any]) -> str:
     ids=lambda recorded: recorded["name"],
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
-def test_what_a_real_client_sends_is_answered_as_it_asks(
+def test_a_recorded_request_of_a_real_client_is_answered(
     proxy: str, upstream: ScriptedUpstream, recorded: Json, stream: bool
 ) -> None:
     body = recorded["body"]
@@ -83,7 +83,7 @@ def test_what_a_real_client_sends_is_answered_as_it_asks(
     ids=lambda recorded: recorded["name"],
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
-def test_what_a_client_of_the_code_interpreter_sends_is_answered(
+def test_a_recorded_request_with_the_code_interpreter_is_answered(
     proxy: str, upstream: ScriptedUpstream, recorded: Json, stream: bool
 ) -> None:
     upstream.default = Reply("It is 4.", chunks=2)
@@ -196,7 +196,7 @@ def test_a_stream_makes_the_same_response_as_a_request_without_one(
 
 
 @EACH_ROW
-def test_a_kept_response_is_told_again_event_by_event(
+def test_a_stored_response_is_replayed_event_by_event(
     proxy: str, upstream: ScriptedUpstream, row: Row
 ) -> None:
     upstream.reply(
@@ -211,7 +211,7 @@ def test_a_kept_response_is_told_again_event_by_event(
 
 
 @pytest.mark.parametrize("tools", [{}, TOOLS], ids=["", "with tools"])
-def test_the_upstreams_own_figures_are_told(
+def test_the_upstreams_usage_is_reported(
     proxy: str, upstream: ScriptedUpstream, tools: Json
 ) -> None:
     usage = {
@@ -231,7 +231,9 @@ def test_the_upstreams_own_figures_are_told(
     }
 
 
-def test_a_request_is_told_in_its_response(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_a_response_echoes_the_fields_of_its_request(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
     upstream.reply("Hi.")
     asked: Json = {
         "instructions": "Be brief.",

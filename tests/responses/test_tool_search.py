@@ -37,7 +37,7 @@ SEARCH = "I look.\n\n```tool_code\nsearch_tools(query='merge customers')\n```"
 
 
 @pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
-def test_a_search_is_two_items_and_what_it_found_stays_found(
+def test_a_search_is_two_items_and_its_tools_stay_available(
     start_proxy: Any, upstream: ScriptedUpstream, how: str
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
@@ -233,7 +233,7 @@ def part(*members: Json) -> Json:
 
 @pytest.mark.parametrize("deferred_tools", [[], [CRM, REFUND]], ids=["unknown", "listed"])
 @pytest.mark.parametrize("how", ["stateless", "stateless streamed", "previous response"])
-def test_a_client_searches_itself_and_what_it_sends_can_be_called_from_then_on(
+def test_tools_that_a_client_found_can_be_called_from_then_on(
     start_proxy: Any, upstream: ScriptedUpstream, how: str, deferred_tools: list[Json]
 ) -> None:
     """The second search adds another member of a namespace that is known in part."""
@@ -351,7 +351,7 @@ def test_a_native_upstream_gets_the_definitions_that_a_client_found(
     assert "crm_merge" in first["tool_search"]["description"]
 
 
-def test_beside_a_clients_search_tools_that_exceed_the_limit_are_found_here(
+def test_tools_beyond_the_limit_are_searched_by_the_proxy_next_to_a_clients_search(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     many = [deferred(f"tool_{n}", "Do. " * 20, defer_loading=False) for n in range(60)]

@@ -189,7 +189,7 @@ def test_state_is_kept_between_pieces_and_lines_count_from_each_piece(engine: Ke
     ]
 
 
-def test_a_session_goes_on_after_a_failed_piece(engine: KernelEngine) -> None:
+def test_a_session_continues_after_a_failed_piece(engine: KernelEngine) -> None:
     with cells(engine, frozenset({"ask"})) as session:
         session.start("x = 1")
         with pytest.raises(ProgramFailed):
@@ -197,7 +197,7 @@ def test_a_session_goes_on_after_a_failed_piece(engine: KernelEngine) -> None:
         assert session.start("x") == Finished("", 1, "1")
 
 
-def test_nothing_is_left_for_the_next_session(engine: KernelEngine) -> None:
+def test_the_next_session_finds_nothing_of_the_last(engine: KernelEngine) -> None:
     run(engine, "import math\nmath.leftover = x = 1")
     assert run(engine, "x") == [Failed("NameError", "name 'x' is not defined", 1)]
 
@@ -232,14 +232,14 @@ def test_a_traceback_shows_only_the_programs_own_lines(engine: KernelEngine) -> 
     ]
 
 
-def test_time_in_the_host_is_not_the_programs(engine: KernelEngine) -> None:
+def test_time_in_the_host_does_not_count_against_the_program(engine: KernelEngine) -> None:
     with cells(engine, frozenset({"ask"})) as session:
         session.start("x = ask()")
         time.sleep(LIMITS.seconds + 0.2)
         assert session.resume(1) == Finished()
 
 
-def test_the_host_may_not_mix_up_the_two_verbs(engine: KernelEngine) -> None:
+def test_start_and_resume_raise_in_the_wrong_state(engine: KernelEngine) -> None:
     with cells(engine, frozenset({"ask"})) as session:
         with pytest.raises(RuntimeError, match="not paused"):
             session.resume(1)
@@ -264,14 +264,14 @@ def test_threads_share_an_engine(engine: KernelEngine) -> None:
     }
 
 
-def test_leaving_a_paused_session_frees_its_place() -> None:
+def test_closing_a_paused_session_frees_its_slot() -> None:
     for make in (_one_kernel,):
         with make() as engine:
             for _ in range(3):
                 assert run(engine, "ask(1)") == [Paused("ask", (1,), {}, 1)]
 
 
-def test_an_engine_without_a_free_place_says_that_it_is_busy() -> None:
+def test_an_engine_without_a_free_slot_raises_busy() -> None:
     for make in (_one_kernel,):
         with make() as engine:
             with cells(engine), pytest.raises(SandboxBusy):
@@ -279,7 +279,7 @@ def test_an_engine_without_a_free_place_says_that_it_is_busy() -> None:
             assert run(engine, "1") == [Finished("", 1, "1")]
 
 
-def test_a_closed_engine_offers_nothing() -> None:
+def test_a_closed_engine_opens_no_session() -> None:
     for make in (_one_kernel,):
         engine = make()
         engine.close()
@@ -389,7 +389,7 @@ def test_a_kernel_awaits_the_results_of_calls(roomy_kernel: KernelEngine) -> Non
 
 
 @needs_bubblewrap
-def test_a_kernel_that_gives_in_to_an_interrupt_keeps_its_state(engine: KernelEngine) -> None:
+def test_an_interrupted_kernel_keeps_its_state(engine: KernelEngine) -> None:
     with cells(engine) as session:
         session.start("x = 1")
         with pytest.raises(SandboxTimeout):
@@ -447,7 +447,7 @@ def _descendants(pid: int | str) -> set[str]:
     return found.union(*map(_descendants, found))
 
 
-def test_a_kernel_without_a_sandbox_is_only_had_by_name() -> None:
+def test_a_kernel_without_a_sandbox_must_be_requested_by_name() -> None:
     with pytest.raises(ValueError, match="known: bubblewrap, docker, gateway, none"):
         KernelEngine(place="docker?")
     with KernelEngine(LIMITS, place="none", warm=0) as engine:

@@ -247,7 +247,7 @@ def test_the_kernel_writes_only_to_its_own_folders(kernel: KernelEngine) -> None
 
 
 @pytest.mark.parametrize("folder", ["/tmp", "/mnt/data", "/dev/shm", "/run/kernel"])
-def test_what_the_kernel_writes_is_bounded(kernel: KernelEngine, folder: str) -> None:
+def test_the_kernel_writes_a_bounded_number_of_bytes(kernel: KernelEngine, folder: str) -> None:
     source = f"""
         import os
         written = 0
@@ -343,7 +343,7 @@ def test_a_program_ends_at_its_deadline(kernel: KernelEngine, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", OUTPUT)
-def test_what_a_cell_prints_is_bounded(kernel: KernelEngine, how: str) -> None:
+def test_a_cell_prints_a_bounded_number_of_characters(kernel: KernelEngine, how: str) -> None:
     printed = 0
     # A kernel that fills up with what the host has not read yet may end of that.
     with contextlib.suppress(SandboxError), cells(kernel) as session:
@@ -389,7 +389,7 @@ def test_deeply_nested_json_does_not_harm_the_host(kernel: KernelEngine) -> None
     assert outcome(kernel, f"{FORGE}('[' * 500_000)") is SandboxDied
 
 
-def test_garbage_on_the_wire_is_nobodys_message(kernel: KernelEngine) -> None:
+def test_garbage_on_the_wire_is_ignored(kernel: KernelEngine) -> None:
     source = """
         socket = get_ipython().kernel.iopub_socket
         for frames in ([b'x'], [b'<IDS|MSG>'], [b'<IDS|MSG>', b'', b'{}', b'{}', b'{}', b'{}']):
@@ -459,7 +459,7 @@ def test_a_program_with_the_connection_key_harms_its_own_session_only(
         assert other.start("1") == Finished("", 1, "1")
 
 
-def test_what_a_program_puts_in_its_sockets_place_is_nobodys_peer(kernel: KernelEngine) -> None:
+def test_a_socket_that_a_program_replaces_gets_no_peer(kernel: KernelEngine) -> None:
     source = """
         import os, socket
         made = []
@@ -507,7 +507,7 @@ def test_each_session_has_a_user_of_its_own(kernel: KernelEngine) -> None:
     assert len(set(map(str, users))) == 3
 
 
-def test_nothing_that_a_program_started_outlives_its_session(kernel: KernelEngine) -> None:
+def test_no_process_of_a_program_outlives_its_session(kernel: KernelEngine) -> None:
     source = """
         import os
         if os.fork() == 0:
@@ -546,14 +546,14 @@ def test_one_session_leaves_nothing_for_another(kernel: KernelEngine) -> None:
     assert outcome(kernel, source) == [[], False, False]
 
 
-def test_sessions_side_by_side_do_not_meet(kernel: KernelEngine) -> None:
+def test_concurrent_sessions_share_no_files(kernel: KernelEngine) -> None:
     with cells(kernel) as one, cells(kernel) as other:
         one.start("open('/mnt/data/mine', 'w').write('x')")
         step = other.start("import os\nos.path.exists('/mnt/data/mine')")
         assert step == Finished("", False, "False")
 
 
-def test_the_page_about_security_is_what_these_tests_run() -> None:
+def test_the_security_page_shows_the_tables_of_these_tests() -> None:
     """`python -m tests.sandbox.promises` writes it."""
     assert PAGE.read_text() == page()
 

@@ -38,7 +38,7 @@ def hasty_switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def test_what_python_would_warn_of_in_the_text_of_a_model_is_not_printed() -> None:
+def test_pythons_warnings_about_a_models_text_are_not_printed() -> None:
     """The log said "<program>:3: SyntaxWarning: invalid escape sequence", of no request."""
     code = 'from sandbox.parsing import *; parse(r\'f("\\d")\', "<program>"); literal(r\'"\\d"\')'
     run = subprocess.run(
@@ -48,7 +48,7 @@ def test_what_python_would_warn_of_in_the_text_of_a_model_is_not_printed() -> No
 
 
 @pytest.mark.usefixtures("hasty_switching")
-def test_threads_that_parse_at_once_do_not_fail_one_another() -> None:
+def test_threads_that_parse_at_the_same_time_do_not_disturb_one_another() -> None:
     """CPython 3.11.7: "SystemError: AST constructor recursion depth mismatch", a 500 now and then."""
     failures: list[BaseException] = []
 
@@ -91,7 +91,7 @@ async def all_of(self, /, x: int, *, y: str = f"{1!r:>{2}}"):
     [RARE, *(Path(m.__file__).read_text() for m in (argparse, asyncio.base_events, dataclasses))],
     ids=["rare", "argparse", "asyncio.base_events", "dataclasses"],
 )
-def test_a_walk_meets_what_that_of_ast_meets_but_for_operators_and_contexts(source: str) -> None:
+def test_a_walk_visits_the_nodes_of_ast_walk_except_operators_and_contexts(source: str) -> None:
     tree = ast.parse(source)
     left_out = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
     assert list(walk(tree)) == [n for n in ast.walk(tree) if not isinstance(n, left_out)]

@@ -118,7 +118,7 @@ def _settled(expected: Held) -> Held:
 
 @pytest.mark.nightly
 @needs_bubblewrap
-def test_containers_that_have_gone_leave_no_kernel_behind(
+def test_removed_containers_leave_no_kernel_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
@@ -193,7 +193,7 @@ def test_a_container_in_use_does_not_expire(
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SANDBOXES)
-def test_many_sessions_leave_nothing_behind(name: str) -> None:
+def test_many_sessions_leave_no_resources(name: str) -> None:
     sandbox = SANDBOXES[name]()
     try:
         with ThreadPoolExecutor(2) as users:

@@ -30,7 +30,9 @@ def run(replicas: Replicas, replica: int, container: str, code: str) -> tuple[in
 
 
 @AT_MOST_TWO
-def test_kernels_of_all_replicas_count_and_one_more_is_told_so(replicas: Replicas) -> None:
+def test_kernels_of_all_replicas_count_and_a_kernel_beyond_the_limit_is_refused(
+    replicas: Replicas,
+) -> None:
     before = replicas.kernels()
     containers = [container_at(replicas, 0) for _ in range(3)]
     assert run(replicas, 0, containers[0], "x = 1")[0] == 200
@@ -47,7 +49,7 @@ def test_kernels_of_all_replicas_count_and_one_more_is_told_so(replicas: Replica
 
 
 @AT_MOST_TWO
-def test_no_more_than_that_begin_when_all_are_asked_for_at_once(replicas: Replicas) -> None:
+def test_concurrent_requests_start_no_more_kernels_than_the_limit(replicas: Replicas) -> None:
     before = replicas.kernels()
     containers = [container_at(replicas, n % 2) for n in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -77,7 +79,7 @@ def test_a_kernel_without_variables_counts_while_it_runs(replicas: Replicas) -> 
 
 
 @GIVING_WAY
-def test_the_kernel_that_has_been_idle_for_longest_gives_way_wherever_it_was_used(
+def test_the_longest_idle_kernel_of_all_replicas_is_ended_for_a_new_one(
     replicas: Replicas,
 ) -> None:
     before = replicas.kernels()

@@ -55,7 +55,7 @@ def test_a_background_response_of_a_killed_replica_has_failed(
     wait_until(lambda: replicas.ask(f"/v1/responses/{again}")["status"] == "completed")
 
 
-def test_what_a_dead_replica_has_answered_is_streamed_again_at_the_other(
+def test_a_dead_replicas_answer_is_streamed_again_at_the_other(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """As a client does whose stream broke off when the answer was whole already."""
@@ -79,7 +79,7 @@ def test_what_a_dead_replica_has_answered_is_streamed_again_at_the_other(
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_stream_of_a_killed_replica_breaks_off_and_is_asked_for_again(
+def test_a_client_repeats_a_request_whose_stream_broke_with_its_replica(
     replicas: Replicas, upstream: ScriptedUpstream, background: bool
 ) -> None:
     """No part of it is kept as a whole answer: the conversation is as it was before."""
@@ -107,7 +107,7 @@ def test_a_stream_of_a_killed_replica_breaks_off_and_is_asked_for_again(
     assert len(items) == 4
 
 
-def test_a_cell_that_goes_on_when_its_replica_is_killed_is_not_run_twice(
+def test_a_resumed_cell_whose_replica_is_killed_is_not_run_twice(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """It had its results and ran: what it did stays done, and the client's next try is an ordinary turn."""
@@ -135,7 +135,7 @@ def test_a_cell_that_goes_on_when_its_replica_is_killed_is_not_run_twice(
     assert (ran["stdout"], ran["notes"]) == ("1 True\n", [])
 
 
-def test_a_waiting_cell_goes_on_where_another_one_is_when_its_replica_is_killed(
+def test_a_waiting_cell_resumes_at_the_other_replica_when_its_own_is_killed(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """The first replica is in the middle of one cell and has another that waits: it is the second's now."""

@@ -49,7 +49,7 @@ def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> An
     return {**answer["error"], "headers": headers}
 
 
-def test_postgresql_is_restarted_and_everything_goes_on_where_it_was(
+def test_all_work_continues_after_postgresql_is_restarted(
     replicas: Replicas, upstream: ScriptedUpstream, postgres_server: Postgres
 ) -> None:
     begun = StartedWork(replicas, upstream)
@@ -74,7 +74,7 @@ def test_postgresql_is_restarted_and_everything_goes_on_where_it_was(
     begun.assert_continues(partial(replicas.at, 1))
 
 
-def test_a_cell_that_runs_while_postgresql_is_restarted_ends_as_it_would_have(
+def test_a_running_cell_ends_normally_while_postgresql_is_restarted(
     replicas: Replicas, postgres_server: Postgres
 ) -> None:
     """Its replica has the container for longer than such a restart takes."""

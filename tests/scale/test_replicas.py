@@ -27,7 +27,7 @@ from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, resul
 from tests.support.scripted import ScriptedUpstream
 
 
-def test_a_program_goes_on_at_the_other_replica_without_the_model(
+def test_a_program_resumes_at_the_other_replica_without_the_model(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN)
@@ -39,7 +39,7 @@ def test_a_program_goes_on_at_the_other_replica_without_the_model(
     assert len(upstream.requests) == 1
 
 
-def test_a_conversation_and_a_chain_of_responses_are_those_of_all_replicas(
+def test_all_replicas_share_conversations_and_chains_of_responses(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("One.", "Two.", "Three.", "Four.")
@@ -55,7 +55,7 @@ def test_a_conversation_and_a_chain_of_responses_are_those_of_all_replicas(
 
 
 @pytest.mark.parametrize("replicas", [[], ["--files-dir", "BUCKET"]], indirect=True)
-def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
+def test_a_file_uploaded_to_one_replica_is_read_listed_and_deleted_at_the_other(
     replicas: Replicas,
 ) -> None:
     uploads = [openai.OpenAI(base_url=f"{url}/v1", api_key="k") for url in replicas.urls]
@@ -76,7 +76,7 @@ def test_a_file_that_one_replica_took_is_read_listed_and_deleted_at_the_other(
     assert list(uploads[0].files.list()) == []
 
 
-def test_a_containers_variables_and_files_are_there_at_each_replica(replicas: Replicas) -> None:
+def test_a_containers_variables_and_files_exist_at_each_replica(replicas: Replicas) -> None:
     session = replicas.session()
     before = replicas.kernels()
     ran = session.run("x = []\nopen('a.txt', 'w').write('kept')")
@@ -90,7 +90,7 @@ def test_a_containers_variables_and_files_are_there_at_each_replica(replicas: Re
     wait_until(lambda: replicas.kernels() <= before)
 
 
-def test_cells_that_come_to_both_replicas_at_once_run_one_after_the_other(
+def test_cells_sent_to_both_replicas_at_the_same_time_run_in_sequence(
     replicas: Replicas,
 ) -> None:
     session = replicas.session("import time\nx = 0")
@@ -100,7 +100,7 @@ def test_cells_that_come_to_both_replicas_at_once_run_one_after_the_other(
     assert session.run("print(x)", at=1)["stdout"] == "6\n"
 
 
-def test_a_cell_that_waits_goes_on_at_the_other_replica_as_itself(
+def test_a_waiting_cell_resumes_at_the_other_replica_without_a_second_run(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """What it printed before its call is told, and it is not run again from its top."""
@@ -128,13 +128,13 @@ def test_nothing_is_lost_when_a_replica_is_killed(
     assert (interrupted["stdout"], interrupted["notes"]) == ("42\n", [])
 
 
-def test_a_kernel_outlives_a_replica_that_ends_in_peace(replicas: Replicas) -> None:
+def test_a_kernel_outlives_a_replica_that_shuts_down(replicas: Replicas) -> None:
     session = replicas.session("x = 41")
     replicas.processes[0].kill(signal.SIGTERM)
     assert session.run("print(x + 1)", at=1)["stdout"] == "42\n"
 
 
-def test_a_kernel_that_the_gateway_has_ended_is_a_new_session_and_said_to_be(
+def test_a_kernel_that_the_gateway_ended_is_replaced_with_a_note(
     replicas: Replicas,
 ) -> None:
     before = replicas.kernels()
@@ -150,7 +150,7 @@ def test_a_kernel_that_the_gateway_has_ended_is_a_new_session_and_said_to_be(
 
 
 @pytest.mark.parametrize("replicas", [["--sandbox", "none"]], indirect=True)
-def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
+def test_kernels_that_end_with_their_replica_are_replaced_with_a_note(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
     """At the other replica: the files, a new session, and a waiting cell is an ordinary turn."""
@@ -168,7 +168,7 @@ def test_kernels_that_end_with_their_replica_are_not_shared_and_that_is_said(
 
 
 @pytest.mark.parametrize("replicas", [["--workers", "2"]], indirect=True)
-def test_replicas_of_several_workers_share_too(replicas: Replicas) -> None:
+def test_replicas_with_several_workers_share_kernels_too(replicas: Replicas) -> None:
     session = replicas.session()
     session.run("x = []")
     for n in range(4):

@@ -51,7 +51,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield opened
 
 
-def test_what_waits_at_one_replica_is_approved_at_the_other(
+def test_a_cell_pending_at_one_replica_is_approved_at_the_other(
     replicas: Replicas, pool: ThreadPoolExecutor
 ) -> None:
     waiting = Waiting(replicas, pool)
@@ -64,7 +64,7 @@ def test_what_waits_at_one_replica_is_approved_at_the_other(
     assert waiting.listed(0) == waiting.listed(1) == []
 
 
-def test_what_waits_at_one_replica_is_declined_at_the_other_and_the_first_word_counts(
+def test_the_first_decision_on_a_pending_cell_counts_at_every_replica(
     replicas: Replicas, pool: ThreadPoolExecutor
 ) -> None:
     waiting = Waiting(replicas, pool)
@@ -90,7 +90,7 @@ def test_a_cell_of_a_container_that_the_other_replica_deletes_is_not_run(
     assert "has gone" in ran["stderr"]
 
 
-def test_a_cell_whose_replica_was_killed_waits_no_more(
+def test_a_pending_cell_whose_replica_was_killed_is_no_longer_listed(
     replicas: Replicas, pool: ThreadPoolExecutor
 ) -> None:
     """It went with its client's connection; what is shown must not outlive it."""

@@ -62,7 +62,7 @@ def replicas(
         yield [Replica(store) for store in stores]
 
 
-def test_what_one_replica_stores_another_reads_and_removes(replicas: list[Replica]) -> None:
+def test_another_replica_reads_and_removes_stored_files(replicas: list[Replica]) -> None:
     first, second = replicas
     file = first.upload(LARGE)
     with second.files.open("me", file) as content:
@@ -81,7 +81,7 @@ def test_what_one_replica_stores_another_reads_and_removes(replicas: list[Replic
     assert first.store._contents.list_stored() == {}
 
 
-def test_another_clients_file_is_at_no_replica(replicas: list[Replica]) -> None:
+def test_no_replica_shows_another_clients_file(replicas: list[Replica]) -> None:
     file = replicas[0].upload(b"mine")
     for replica in replicas:
         with pytest.raises(NotFound):
@@ -100,7 +100,7 @@ with open_database(sys.argv[1]).transaction("files") as rows:
 """
 
 
-def test_a_replica_whose_machine_vanishes_in_the_index_keeps_nobody_out_for_long(
+def test_a_replica_that_vanishes_inside_a_transaction_blocks_others_only_briefly(
     postgres_server: Postgres,
 ) -> None:
     """It had the lock, and its connection did not end: a process that is stopped says as little."""
@@ -149,7 +149,7 @@ def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
     assert len(replicas[0].store._contents.list_stored()) == 4
 
 
-def test_both_replicas_sweep_at_once_and_each_expired_container_is_one_ones_to_end(
+def test_each_expired_container_is_swept_by_exactly_one_replica(
     postgres_server: Postgres, files_dir: str
 ) -> None:
     """Whoever is told its id ends its kernel: nobody would leave it, two would end what is another's."""

@@ -114,7 +114,7 @@ def test_a_container_file_is_uploaded_listed_read_and_deleted(
     assert (list(files.list(container)), kept(tmp_path)) == ([], [])
 
 
-def test_what_is_deleted_says_so(client: openai.OpenAI, proxy: str) -> None:
+def test_deleting_returns_the_deleted_object(client: openai.OpenAI, proxy: str) -> None:
     container = create(client)
     file = put(client, container, "x").id
     place = f"{proxy}/v1/containers/{container}"
@@ -130,7 +130,7 @@ def test_what_is_deleted_says_so(client: openai.OpenAI, proxy: str) -> None:
     }
 
 
-def test_uploaded_files_are_copied_in_at_birth_and_later(client: openai.OpenAI) -> None:
+def test_uploaded_files_are_copied_in_at_creation_and_later(client: openai.OpenAI) -> None:
     one, two = (
         client.files.create(file=(name, name.encode()), purpose="assistants") for name in "ab"
     )
@@ -154,7 +154,7 @@ def test_a_form_may_name_an_uploaded_file(client: openai.OpenAI, proxy: str) -> 
     assert (status, file["path"], file["bytes"]) == (200, "/mnt/data/a.csv", len(CSV))
 
 
-def test_a_file_of_the_same_name_takes_the_others_place(
+def test_a_file_of_the_same_name_replaces_the_earlier_one(
     client: openai.OpenAI, tmp_path: Path
 ) -> None:
     container = create(client)
@@ -170,7 +170,7 @@ def test_a_file_of_the_same_name_takes_the_others_place(
     [row for row in recorded_requests("/v1/containers") if row["method"] == "POST"],
     ids=lambda row: row["name"],
 )
-def test_what_a_real_client_sends_makes_a_container(proxy: str, recorded: dict[str, Any]) -> None:
+def test_a_recorded_request_creates_a_container(proxy: str, recorded: dict[str, Any]) -> None:
     status, _, container = send(f"{proxy}/v1/containers", recorded["body"])
     assert status == 200
     CONTAINER.validate(container)
@@ -305,7 +305,7 @@ def test_a_bad_page_is_refused_with_its_place(
     assert (status, answer["error"]["param"]) == (400, param)
 
 
-def test_another_clients_container_is_not_there(start_proxy: StartProxy) -> None:
+def test_another_clients_container_is_not_found(start_proxy: StartProxy) -> None:
     proxy = start_proxy(client_keys=("first", "second"))
     first, second = sdk(proxy, "first"), sdk(proxy, "second")
     uploaded = first.files.create(file=("x", CSV), purpose="user_data")
@@ -338,7 +338,7 @@ LIMITS: list[tuple[dict[str, Any], list[int], tuple[int, str, str]]] = [
 
 
 @pytest.mark.parametrize(("settings", "sizes", "error"), LIMITS)
-def test_limits_are_told_and_what_was_there_stays(
+def test_a_limit_is_reported_and_existing_files_stay(
     start_proxy: StartProxy,
     tmp_path: Path,
     settings: dict[str, Any],
@@ -356,14 +356,14 @@ def test_limits_are_told_and_what_was_there_stays(
     assert kept(tmp_path) == fitting
 
 
-def test_a_file_that_is_replaced_makes_room_for_its_successor(start_proxy: StartProxy) -> None:
+def test_a_replaced_file_does_not_count_against_the_limit(start_proxy: StartProxy) -> None:
     client = sdk(start_proxy(container_bytes=9))
     container = create(client)
     for size in (9, 8, 9):
         assert put(client, container, "x", b"x" * size).bytes == size
 
 
-def test_copies_at_birth_are_bounded_too(start_proxy: StartProxy, tmp_path: Path) -> None:
+def test_copies_at_creation_are_bounded_too(start_proxy: StartProxy, tmp_path: Path) -> None:
     client = sdk(start_proxy(container_bytes=9))
     ids = [client.files.create(file=(n, b"12345"), purpose="batch").id for n in "ab"]
     with pytest.raises(openai.APIStatusError) as failed:
@@ -372,7 +372,9 @@ def test_copies_at_birth_are_bounded_too(start_proxy: StartProxy, tmp_path: Path
     assert kept(tmp_path) == [5, 5]
 
 
-def test_only_so_many_containers_run(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_running_containers_is_limited(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("emulator.storage.containers._MAX_RUNNING", 2)
     client = sdk(proxy)
     first, _ = create(client), create(client)
@@ -413,7 +415,7 @@ def test_a_container_lives_as_long_as_it_is_used(start_proxy: StartProxy, clock:
     assert client.containers.retrieve(container).last_active_at == clock.now
 
 
-def test_an_expired_container_is_seen_for_a_day_and_of_no_use(
+def test_an_expired_container_is_shown_for_a_day_but_cannot_be_used(
     start_proxy: StartProxy, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("emulator.storage.containers._MAX_RUNNING", 1)
@@ -467,9 +469,7 @@ def open_containers(folder: BlobStore, **settings: Any) -> Containers:
     return Containers(folder, Files(folder, created), created)
 
 
-def test_what_removes_containers_says_once_which_have_gone(
-    containers: Containers, clock: Clock
-) -> None:
+def test_a_sweep_reports_each_expired_container_once(containers: Containers, clock: Clock) -> None:
     deleted, expired, kept_on = (
         containers.create("me", expires_minutes=minutes).id for minutes in (1, 1, 9)
     )
@@ -480,7 +480,7 @@ def test_what_removes_containers_says_once_which_have_gone(
     assert containers.get("me", kept_on).status == "running"
 
 
-def test_what_has_been_swept_does_not_come_back_when_the_clock_is_set_back(
+def test_a_swept_container_stays_gone_when_the_clock_is_set_back(
     containers: Containers, clock: Clock
 ) -> None:
     container = containers.create("me", expires_minutes=1).id
@@ -492,7 +492,7 @@ def test_what_has_been_swept_does_not_come_back_when_the_clock_is_set_back(
         containers.get("me", container)
 
 
-def test_the_version_changes_with_what_users_do_and_not_with_what_programs_write(
+def test_the_version_changes_with_user_files_and_not_with_program_files(
     containers: Containers,
 ) -> None:
     container = containers.create("me").id
@@ -582,7 +582,7 @@ class Stream:
         return piece
 
 
-def test_an_upload_that_found_room_is_refused_when_another_took_it(
+def test_an_upload_is_refused_if_another_upload_filled_the_container_meanwhile(
     folder: BlobStore, tmp_path: Path
 ) -> None:
     containers = open_containers(folder, container_bytes=10)
@@ -598,7 +598,7 @@ def test_an_upload_that_found_room_is_refused_when_another_took_it(
     assert kept(tmp_path) == [5]
 
 
-def test_no_more_is_read_than_there_is_room_for(folder: BlobStore) -> None:
+def test_an_upload_is_read_only_up_to_the_free_space(folder: BlobStore) -> None:
     containers = open_containers(folder, container_bytes=10)
     container = containers.create("me").id
     endless: Any = Stream([b"1234"] * 1000)
@@ -607,7 +607,7 @@ def test_no_more_is_read_than_there_is_room_for(folder: BlobStore) -> None:
     assert endless.read_bytes == 12
 
 
-def test_a_container_holds_only_so_many_files(containers: Containers) -> None:
+def test_the_number_of_files_in_a_container_is_limited(containers: Containers) -> None:
     container = containers.create("me").id
     for n in range(MAX_FILES):
         containers.put_file(container, f"{ROOT}{n}", b"", "assistant")
@@ -617,7 +617,7 @@ def test_a_container_holds_only_so_many_files(containers: Containers) -> None:
     assert failed.value.code == "too_many_files"
 
 
-def test_everything_at_the_same_time_leaves_the_disk_as_the_index_says(
+def test_concurrent_operations_leave_the_disk_and_the_index_in_agreement(
     containers: Containers, folder: BlobStore, tmp_path: Path
 ) -> None:
     container = containers.create("me").id
@@ -638,7 +638,7 @@ def test_everything_at_the_same_time_leaves_the_disk_as_the_index_says(
     assert kept(tmp_path) == sorted(file.bytes for file in containers.files(container))
 
 
-def test_a_container_deleted_during_an_upload_takes_the_upload_along(
+def test_deleting_a_container_discards_an_upload_in_progress(
     containers: Containers, tmp_path: Path
 ) -> None:
     container = containers.create("me").id
@@ -649,7 +649,7 @@ def test_a_container_deleted_during_an_upload_takes_the_upload_along(
     assert (failed.value.code, kept(tmp_path)) == ("container_not_found", [])
 
 
-def test_the_proxys_own_options_are_kept(client: openai.OpenAI) -> None:
+def test_a_container_keeps_the_proxys_own_options(client: openai.OpenAI) -> None:
     created = client.containers.create(
         name="x", extra_body={"stateful": False, "approval": "required"}
     )
@@ -657,7 +657,7 @@ def test_the_proxys_own_options_are_kept(client: openai.OpenAI) -> None:
     assert (shown["stateful"], shown["approval"]) == (False, "required")
 
 
-def test_a_container_is_made_as_asked(containers: Containers, clock: Clock) -> None:
+def test_a_container_has_the_requested_options(containers: Containers, clock: Clock) -> None:
     created = containers.create(
         "me", name="n", expires_minutes=3, memory_limit="4g", stateful=False
     )

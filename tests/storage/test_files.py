@@ -199,7 +199,7 @@ def test_an_empty_list_is_one_in_openais_shape(proxy: str) -> None:
     assert page["data"] == []
 
 
-def test_a_list_can_be_read_while_what_was_read_is_deleted(client: openai.OpenAI) -> None:
+def test_a_list_can_be_read_while_its_files_are_deleted(client: openai.OpenAI) -> None:
     for n in range(5):
         client.files.create(file=(str(n), b""), purpose="batch")
     names = []
@@ -209,7 +209,7 @@ def test_a_list_can_be_read_while_what_was_read_is_deleted(client: openai.OpenAI
     assert names == list("01234")
 
 
-def test_another_clients_files_are_not_there(start_proxy: StartProxy) -> None:
+def test_another_clients_files_are_not_found(start_proxy: StartProxy) -> None:
     proxy = start_proxy(client_keys=("first", "second"))
     first, second = sdk(proxy, "first"), sdk(proxy, "second")
     file = first.files.create(file=("x", b"mine"), purpose="user_data")
@@ -227,7 +227,7 @@ def test_files_survive_a_restart(start_proxy: StartProxy) -> None:
     assert again.files.content(file.id).content == CSV
 
 
-def test_a_file_expires_when_it_was_told_to(
+def test_a_file_expires_after_its_requested_time(
     start_proxy: StartProxy, clock: Clock, tmp_path: Path
 ) -> None:
     client = sdk(start_proxy(now=clock))
@@ -257,7 +257,7 @@ LIMITS: list[tuple[dict[str, int], list[bytes], tuple[int, str, str]]] = [
 
 
 @pytest.mark.parametrize(("settings", "contents", "error"), LIMITS)
-def test_limits_are_told_and_what_was_there_stays(
+def test_a_limit_is_reported_and_existing_files_stay(
     start_proxy: StartProxy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -290,7 +290,7 @@ def begin_upload(proxy: str, promised: int, sent: bytes, *, leave: bool = False)
         return connection.recv(65536).split(b"\r\n")[0]
 
 
-def test_an_upload_whose_client_vanishes_leaves_nothing(proxy: str, tmp_path: Path) -> None:
+def test_an_upload_whose_client_disconnects_leaves_nothing(proxy: str, tmp_path: Path) -> None:
     body, _ = form({"purpose": "user_data"}, ("x", b"x" * 1_000_000))
     # Depending on timing it is a disconnect or half a body; no client reads the answer.
     status = begin_upload(proxy, len(body), body[:700_000], leave=True)
@@ -303,7 +303,7 @@ def test_an_upload_that_will_be_too_large_is_refused_before_it_is_read(proxy: st
     assert b" 413 " in begin_upload(proxy, 2**40, b"")
 
 
-def test_what_a_browser_would_run_is_only_ever_downloaded(
+def test_files_that_a_browser_could_run_are_sent_as_downloads(
     client: openai.OpenAI, proxy: str
 ) -> None:
     kinds = {}
@@ -352,7 +352,7 @@ def test_only_its_owner_can_look_into_the_folder(client: openai.OpenAI, tmp_path
     assert modes == {0o700, 0o600}
 
 
-def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_the_next_start_removes_the_leftovers_of_a_crash(tmp_path: Path) -> None:
     with_row = open_folder(tmp_path)
     with with_row.transaction() as rows:
         rows.run("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
@@ -412,7 +412,7 @@ def test_contents_that_are_replaced_meanwhile_are_found_again(tmp_path: Path) ->
     folder.close()
 
 
-def test_another_databases_contents_are_no_leftovers(tmp_path: Path) -> None:
+def test_contents_of_another_database_are_not_removed(tmp_path: Path) -> None:
     first = open_folder(tmp_path)
     first.make_tables("CREATE TABLE things (content TEXT REFERENCES contents ON DELETE CASCADE)")
     key = put(first, BytesIO(b"kept"))

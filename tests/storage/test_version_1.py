@@ -64,7 +64,7 @@ STORED = {
 @pytest.mark.skipif(
     os.environ.get("DATABASE") == "postgresql", reason="version 1's files are read into SQLite only"
 )
-def test_responses_conversations_files_and_containers_are_there(
+def test_responses_conversations_files_and_containers_of_version_1_are_read(
     start_app: Callable[..., tuple[str, Any]],
     upstream: ScriptedUpstream,
     database: str,

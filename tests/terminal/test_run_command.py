@@ -95,7 +95,7 @@ def test_an_agent_runs_with_its_own_proxy_and_home(
     assert "The inspector shows each request: http://127.0.0.1:" in ended.err
 
 
-def test_a_projects_own_settings_decide_nothing_unless_the_user_trusts_it(
+def test_a_projects_settings_are_ignored_unless_the_user_trusts_them(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
     (tmp_path / "emulator.toml").write_text("port = 9000\n")
@@ -143,7 +143,7 @@ def seen_by(process: Process) -> tuple[str, Path]:
     return seen["url"], Path(seen["variables"]["HOME"])
 
 
-def test_ctrl_c_is_the_agents_and_a_termination_ends_all(waiting: Process) -> None:
+def test_ctrl_c_goes_to_the_agent_and_sigterm_ends_everything(waiting: Process) -> None:
     url, home = seen_by(waiting)
     for count in (1, 2):
         waiting.interrupt()
@@ -216,7 +216,7 @@ def test_an_agent_that_a_signal_kills_gives_the_shells_exit_code(waiting: Proces
         (["codex", "--port", "x"], 2, "--port x: "),
     ],
 )  # fmt: skip
-def test_what_prevents_a_start_is_said(
+def test_an_error_that_prevents_the_start_is_one_line(
     tmp_path: Path, variables: dict[str, str], arguments: list[str], code: int, message: str
 ) -> None:
     ended = command_line("run", *arguments, home=tmp_path, variables=variables)
@@ -226,7 +226,7 @@ def test_what_prevents_a_start_is_said(
 
 
 @pytest.mark.parametrize("file", ["", 'base_url = "http://127.0.0.1:9/v1"\n'])
-def test_without_a_model_server_the_user_is_told_how_to_name_one(
+def test_without_a_model_server_the_error_says_how_to_configure_one(
     tmp_path: Path, variables: dict[str, str], file: str
 ) -> None:
     """Also where the project's own file was not read."""

@@ -22,7 +22,7 @@ def body(tools: list[Any], **fields: Any) -> dict[str, Any]:
 
 
 @TOOLS
-def test_a_slow_upstream_has_a_deadline_though_it_never_falls_silent(
+def test_a_slow_upstream_has_a_deadline_although_it_never_falls_silent(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any]
 ) -> None:
     proxy = start_proxy(answer_seconds=0.5)

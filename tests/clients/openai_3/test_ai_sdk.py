@@ -99,7 +99,7 @@ def test_an_upstream_error_keeps_its_status(ask_node: AskNode, upstream: SharedU
 
 
 @pytest.mark.feature("structured output")
-def test_without_a_schema_on_the_wire_the_answer_is_json_all_the_same(
+def test_an_answer_is_json_although_the_sdk_sends_no_schema(
     ask_node: AskNode, upstream: SharedUpstream
 ) -> None:
     upstream.reply(PLAIN_FORECAST)
@@ -142,7 +142,7 @@ def test_a_conversation_keeps_its_variables(
 @pytest.mark.feature("functions in code")
 @pytest.mark.feature("code over turns")
 @pytest.mark.usefixtures("interpreter")
-def test_what_a_waiting_cell_came_to_is_in_the_history(
+def test_the_output_of_a_resumed_cell_is_in_the_history(
     ask_node: AskNode, upstream: SharedUpstream, container: str, way: str
 ) -> None:
     upstream.reply(CALLING_CELL, ANSWER, "Yes.", chunks=3)
@@ -197,7 +197,7 @@ def test_a_deferred_tool_is_called_after_a_search(
 
 @ways("program", "program_streamed")
 @pytest.mark.parametrize("store", [True, False])
-def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
+def test_a_program_calls_its_allowed_tools_and_ends_at_a_direct_call(
     ask_node: AskNode, upstream: SharedUpstream, way: str, store: bool
 ) -> None:
     code = "x = get_weather('London')\nprint(x.count('12'))"

@@ -128,7 +128,7 @@ async def test_the_asynchronous_side_works_too(model: ChatOpenAI, upstream: Shar
     assert calls(message) == TWO
 
 
-def test_tokens_are_told(base_url: str, upstream: SharedUpstream) -> None:
+def test_the_client_reads_the_number_of_tokens(base_url: str, upstream: SharedUpstream) -> None:
     upstream.reply(PROSE, PROSE)
     model = ChatOpenAI(model=MODEL, base_url=base_url, max_retries=0, stream_usage=True)
     bound = model.bind_tools(TOOLS)

@@ -125,7 +125,7 @@ def test_a_conversation_keeps_its_variables(
 @pytest.mark.feature("code over turns")
 @EITHER
 @EITHER_SHAPE
-def test_what_a_waiting_cell_came_to_is_in_the_history(
+def test_the_output_of_a_resumed_cell_is_in_the_history(
     connect: Connect, container: str, upstream: SharedUpstream, ask: Any, shape: str | None
 ) -> None:
     upstream.reply(CALLING_CELL, ANSWER, "Yes.", chunks=3)

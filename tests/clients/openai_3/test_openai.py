@@ -190,7 +190,7 @@ def test_parse_gives_a_calls_arguments_as_an_object(
 
 
 @pytest.mark.feature("streaming")
-def test_the_stream_helper_tells_of_each_call_once(base_url: str, upstream: SharedUpstream) -> None:
+def test_the_stream_helper_reports_each_call_once(base_url: str, upstream: SharedUpstream) -> None:
     upstream.reply(BOTH_CITIES, chunks=3)
     with (
         openai.OpenAI(base_url=base_url, max_retries=0) as client,

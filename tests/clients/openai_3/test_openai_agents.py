@@ -114,7 +114,7 @@ async def test_one_agent_hands_over_to_another(
 
 @EITHER
 @pytest.mark.parametrize("store", [True, False])
-async def test_a_program_calls_what_it_may_and_ends_at_a_direct_call(
+async def test_a_program_calls_its_allowed_tools_and_ends_at_a_direct_call(
     base_url: str, upstream: SharedUpstream, ask: Any, store: bool
 ) -> None:
     """The SDK refuses calls whose caller their tool does not allow, or whose program it does not know."""

@@ -135,7 +135,7 @@ async def test_a_conversation_keeps_its_variables(
 @pytest.mark.feature("functions in code")
 @pytest.mark.feature("code over turns")
 @EITHER
-async def test_what_a_waiting_cell_came_to_is_in_the_history(
+async def test_the_output_of_a_resumed_cell_is_in_the_history(
     client: openai.AsyncOpenAI, container: str, upstream: SharedUpstream, ask: Any
 ) -> None:
     upstream.reply(CALLING_CELL, ANSWER, "Yes.", chunks=3)

@@ -232,7 +232,7 @@ def test_the_code_is_streamed_as_the_model_writes_it(
 
 @pytest.mark.feature("code interpreter")
 @EITHER
-def test_a_response_is_had_once_more(
+def test_a_response_can_be_retrieved_again(
     interpreter: str, container: str, upstream: SharedUpstream, respond: Respond
 ) -> None:
     upstream.reply(SUM, SUM_ANSWER)

@@ -156,7 +156,7 @@ KEEPING: list[OpenAIResponsesModelSettings] = [
 
 @pytest.mark.feature("code over turns")
 @pytest.mark.parametrize("settings", KEEPING, ids=["sent back", "not stored", "kept"])
-async def test_a_second_run_goes_on_where_the_first_one_ended(
+async def test_a_second_run_continues_the_first(
     model: OpenAIResponsesModel,
     upstream: SharedUpstream,
     settings: OpenAIResponsesModelSettings,
@@ -170,7 +170,7 @@ async def test_a_second_run_goes_on_where_the_first_one_ended(
 
 
 @pytest.mark.feature("code over turns")
-async def test_the_model_is_told_what_cells_printed_though_the_client_leaves_it_out(
+async def test_the_model_sees_the_output_of_cells_that_the_client_omits(
     model: OpenAIResponsesModel, upstream: SharedUpstream
 ) -> None:
     upstream.reply(SUM, SUM_ANSWER, "Yes.")
@@ -199,7 +199,7 @@ async def test_a_plot_is_a_file_of_the_run_and_cited(
 
 
 @pytest.mark.feature("files")
-async def test_an_uploaded_file_is_there_for_the_code(
+async def test_code_can_read_an_uploaded_file(
     model: OpenAIResponsesModel, upstream: SharedUpstream
 ) -> None:
     data = await model.client.files.create(file=("data.csv", b"1,2"), purpose="user_data")

@@ -64,7 +64,7 @@ def test_an_interpreter_is_found_over_several_links(
 
 
 @needs_bubblewrap
-def test_whatever_environment_bubblewrap_is_started_with_is_cleared() -> None:
+def test_the_environment_of_bubblewrap_is_cleared() -> None:
     """The server starts it with an empty one, which would do as well."""
     source = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(
@@ -105,7 +105,7 @@ DEVICES = {
 
 
 @needs_bubblewrap
-def test_what_is_mounted_is_read_only_but_for_a_programs_own_places(inside: Cells) -> None:
+def test_mounts_are_read_only_except_a_programs_own_folders(inside: Cells) -> None:
     """Else the rest would be kept by nothing but its owner, who is another user."""
     options = found(inside, MOUNTS)
     assert isinstance(options, dict)

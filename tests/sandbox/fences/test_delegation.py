@@ -99,7 +99,7 @@ def as_ordinary_user(tmp_path: Path, group: ControlGroup | None) -> dict[str, An
     return found
 
 
-def test_without_delegation_each_process_is_bounded_and_not_all_together_which_is_told(
+def test_without_delegation_only_single_processes_are_limited_and_this_is_reported(
     tmp_path: Path,
 ) -> None:
     found = as_ordinary_user(tmp_path, None)

@@ -76,7 +76,7 @@ def test_a_session_leaves_no_container() -> None:
     assert traces(made) == []
 
 
-def test_an_engine_leaves_no_container_of_those_that_wait() -> None:
+def test_an_engine_leaves_no_waiting_container() -> None:
     before = containers()
     with kernels(LIMITS, warm=2) as engine:
         engine.warm_up()
@@ -110,7 +110,7 @@ def test_a_failed_start_leaves_no_container(monkeypatch: pytest.MonkeyPatch) -> 
     assert containers() == before
 
 
-def test_a_command_that_ends_at_once_is_told_or_leaves_no_container() -> None:
+def test_a_command_that_ends_immediately_is_reported_or_leaves_no_container() -> None:
     """Whether its process is still found is a matter of luck."""
     before = containers()
     endings = set()
@@ -162,7 +162,7 @@ def test_a_kernel_ends_with_its_server() -> None:
     assert traces(made) == []
 
 
-def test_what_outlives_a_killed_server_goes_at_the_next_start_and_nothing_else() -> None:
+def test_the_next_start_removes_only_the_containers_of_a_killed_server() -> None:
     """A kernel ends with its server by its own hand, which a program can hold."""
     its, made = killed_server("import os\nos._exit = print\nask()")
     time.sleep(1.0)
@@ -187,7 +187,7 @@ def test_a_sweep_spares_the_living() -> None:
         waiting.close()
 
 
-def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: KernelEngine) -> None:
+def test_a_kernel_that_runs_out_of_memory_is_reported_as_such(kernel: KernelEngine) -> None:
     source = """
         import os
         ready, stay = os.pipe(), os.pipe()
@@ -204,7 +204,7 @@ def test_a_kernel_killed_for_want_of_memory_is_told_as_that(kernel: KernelEngine
         session.start(dedent(source))
 
 
-def test_a_kernel_that_kills_itself_is_not_told_as_that(kernel: KernelEngine) -> None:
+def test_a_kernel_that_kills_itself_is_not_reported_as_out_of_memory(kernel: KernelEngine) -> None:
     with pytest.raises(SandboxDied, match="SIGKILL"), cells(kernel) as session:
         session.start("import os\nos.kill(os.getpid(), 9)")
 
@@ -248,9 +248,7 @@ TAKEN_AWAY: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fence", TAKEN_AWAY)
-def test_a_fence_that_is_taken_away_turns_the_engine_off(
-    fence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_fence_turns_the_engine_off(fence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     change, name = TAKEN_AWAY[fence]
     container_options = docker.container_options
     monkeypatch.setattr(
@@ -270,7 +268,7 @@ def test_all_fences_hold() -> None:
     assert [check for check in docker_probes.checks(CONFIG["image"], "") if not check.ok] == []
 
 
-def test_an_image_that_is_not_there_is_told() -> None:
+def test_a_missing_image_is_reported() -> None:
     problem = first_problem(docker_probes.checks(image="nobody/nothing"))
     assert problem is not None
     assert (problem.reason, problem.fix) == (
@@ -279,7 +277,7 @@ def test_an_image_that_is_not_there_is_told() -> None:
     )
 
 
-def test_an_image_without_ipykernel_is_told() -> None:
+def test_an_image_without_ipykernel_is_reported() -> None:
     """It has a Python, but not for kernels: an empty folder hides its packages."""
     with docker.client() as client:
         made = client.containers.create(CONFIG["image"], ["rm", "-r", "/usr/local/lib"])
@@ -292,7 +290,7 @@ def test_an_image_without_ipykernel_is_told() -> None:
     assert "python3 finds ipykernel" in problem.reason
 
 
-def test_an_engine_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_docker_engine_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent")
     problem = first_problem(docker_probes.checks())
     assert problem is not None

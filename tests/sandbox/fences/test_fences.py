@@ -107,7 +107,7 @@ def docker_answers(machine: str, name: str, *arguments: int) -> int:
 
 @pytest.mark.parametrize("machine", syscalls.MACHINES)
 @pytest.mark.parametrize("what", ANSWERS)
-def test_a_docker_engine_is_told_the_same(machine: str, what: str) -> None:
+def test_a_docker_engine_gets_the_same_rules(machine: str, what: str) -> None:
     name, arguments, expected = ANSWERS[what]
     if name == "ioctl":
         expected = seccomp.ALLOW  # a container has no terminal to reach out through
@@ -117,7 +117,7 @@ def test_a_docker_engine_is_told_the_same(machine: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("machine", syscalls.MACHINES)
-def test_a_docker_engine_is_told_the_same_list(machine: str) -> None:
+def test_a_docker_engine_gets_the_same_list_of_system_calls(machine: str) -> None:
     named = {name for rule in seccomp.profile(machine)["syscalls"] for name in rule["names"]}
     known = {*syscalls.ALLOWED[machine], *syscalls.EXAMINED[machine]}
     assert named == {*known, "clone3"}
@@ -126,7 +126,7 @@ def test_a_docker_engine_is_told_the_same_list(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", syscalls.MACHINES)
-def test_what_is_listed_is_allowed_and_nothing_else(machine: str) -> None:
+def test_only_listed_system_calls_are_allowed(machine: str) -> None:
     allowed = set(syscalls.ALLOWED[machine].values())
     examined = set(syscalls.EXAMINED[machine].values())
     assert len(allowed) == len(syscalls.ALLOWED[machine])
@@ -136,7 +136,7 @@ def test_what_is_listed_is_allowed_and_nothing_else(machine: str) -> None:
         assert answer(machine, number) == expected, number
 
 
-def test_other_doors_of_the_machine_are_shut() -> None:
+def test_other_system_call_interfaces_are_refused() -> None:
     assert answer("x86_64", 1, entry=0x40000003) == seccomp.KILL  # int 0x80
     assert answer("x86_64", 1 | 0x40000000) == ENOSYS  # x32
 
@@ -249,7 +249,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_next_start_sweeps_what_a_killed_server_left() -> None:
+def test_the_next_start_sweeps_the_leftovers_of_a_killed_server() -> None:
     """A SIGKILL within milliseconds of a launch once left an idle bwrap."""
     killed = subprocess.Popen(
         [sys.executable, "-c", _KILLED], stdout=subprocess.PIPE, cwd=ROOT, text=True
@@ -282,7 +282,7 @@ def _left(mark: str) -> list[str]:
     return found
 
 
-def test_what_belongs_to_a_living_server_is_not_abandoned() -> None:
+def test_resources_of_a_living_server_are_not_abandoned() -> None:
     assert not leftovers.is_abandoned(f"{leftovers.mark()}-3")
     assert not leftovers.is_abandoned("emulator-kernel-x")
     namespace = leftovers.mark().split("-")[2]
@@ -319,7 +319,7 @@ def test_a_fence_that_does_not_hold_turns_the_engine_off(monkeypatch: pytest.Mon
 
 
 @needs_bubblewrap
-def test_the_doctor_prints_a_table_and_says_whether_all_is_well(
+def test_the_doctor_prints_a_table_and_returns_whether_all_works(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert doctor.main(Settings()) == 0
@@ -412,7 +412,7 @@ def test_a_released_kernel_ends(make_pool: Callable[..., Made]) -> None:
     assert taken.disposed.wait(10)
 
 
-def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made]) -> None:
+def test_an_acquired_kernel_is_replaced_in_the_background(make_pool: Callable[..., Made]) -> None:
     pool, things = make_pool(size=2, most=4)
     pool.keep_up()
     _until(lambda: len(things) == 2)
@@ -421,7 +421,7 @@ def test_a_hand_out_is_made_good_in_the_background(make_pool: Callable[..., Made
     assert things[2].living
 
 
-def test_kernels_are_kept_up_from_when_there_is_use_for_them(
+def test_kernels_are_kept_waiting_after_the_first_use(
     make_pool: Callable[..., Made],
 ) -> None:
     pool, things = make_pool(size=2, most=4)
@@ -434,7 +434,7 @@ def test_kernels_are_kept_up_from_when_there_is_use_for_them(
     assert pool.counts()["in_use"] == 0
 
 
-def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., Made]) -> None:
+def test_a_pool_of_size_zero_keeps_no_kernel_waiting(make_pool: Callable[..., Made]) -> None:
     pool, things = make_pool(size=0, most=4)
     pool.keep_up()
     pool.close()
@@ -442,7 +442,7 @@ def test_a_pool_without_waiting_kernels_keeps_none_up(make_pool: Callable[..., M
     assert things == []
 
 
-def test_a_full_pool_says_so_and_has_room_again_later(make_pool: Callable[..., Made]) -> None:
+def test_a_full_pool_raises_busy_until_a_kernel_is_released(make_pool: Callable[..., Made]) -> None:
     pool, _ = make_pool(size=0, most=1)
     taken = pool.acquire()
     with pytest.raises(SandboxBusy, match="all 1 kernels are in use"):

@@ -14,7 +14,7 @@ from tests.support.places import kernels
 ALLOWED = {*sys.stdlib_module_names, "IPython"}
 
 
-def test_they_import_the_standard_library_ipython_and_one_another() -> None:
+def test_kernel_modules_import_only_the_standard_library_ipython_and_each_other() -> None:
     """A kernel may run in an image or on a gateway where nothing else is installed."""
     foreign = [
         (file, module)

@@ -70,7 +70,7 @@ def notebooks(gateway: Gateway) -> Iterator[KernelEngine]:
         yield opened
 
 
-def test_a_cell_pauses_and_goes_on(engine: KernelEngine) -> None:
+def test_a_cell_pauses_and_resumes(engine: KernelEngine) -> None:
     with cells(engine, frozenset({"ask"}), "def twice(x): return 2 * x") as session:
         assert session.start("x = ask('Oslo', days=[1])\nprint(x['t'])\ntwice(x['t'])") == Paused(
             "ask", ("Oslo",), {"days": [1]}, 1
@@ -91,7 +91,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_a_cell_ends_in_the_same_errors_as_here(engine: KernelEngine, what: str) -> None:
+def test_a_cell_raises_the_same_errors_as_in_a_local_kernel(
+    engine: KernelEngine, what: str
+) -> None:
     source, expected = ENDS[what]
     with pytest.raises(expected), cells(engine) as session:
         session.start(source)
@@ -114,7 +116,7 @@ def test_no_kernel_is_left_at_the_gateway(gateway: Gateway) -> None:
     assert kernels() - before == set()
 
 
-def test_a_wrong_token_is_told(gateway: Gateway) -> None:
+def test_a_wrong_token_is_reported(gateway: Gateway) -> None:
     wrong = Gateway(gateway.url, "guess")
     problem = wrong.problem()
     assert problem is not None
@@ -126,7 +128,7 @@ def test_a_wrong_token_is_told(gateway: Gateway) -> None:
         cells(engine).__enter__()
 
 
-def test_an_unknown_kernel_is_told(gateway: Gateway) -> None:
+def test_an_unknown_kernel_is_reported(gateway: Gateway) -> None:
     problem = Gateway(gateway.url, TOKEN, kernel="cobol").problem()
     assert problem is not None
     assert (problem.reason, problem.fix) == (
@@ -135,7 +137,7 @@ def test_an_unknown_kernel_is_told(gateway: Gateway) -> None:
     assert gateway.problem() is None
 
 
-def test_a_gateway_that_is_not_there_is_told() -> None:
+def test_an_unreachable_gateway_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = Gateway(f"http://127.0.0.1:{free.getsockname()[1]}")
     problem = nobody.problem()
@@ -186,7 +188,7 @@ def test_a_notebook_keeps_its_state_and_shows_things(notebooks: KernelEngine) ->
         assert next(notebook.run(Picture.cell)) == Picture.shown
 
 
-def test_a_notebook_calls_and_is_told_the_result(notebooks: KernelEngine) -> None:
+def test_a_notebook_calls_and_gets_the_result(notebooks: KernelEngine) -> None:
     with notebooks.notebook() as notebook:
         notebook.offer(frozenset({"ask"}))
         assert list(notebook.run("y = ask(6)")) == [Paused("ask", (6,), {}, 1)]
@@ -194,7 +196,7 @@ def test_a_notebook_calls_and_is_told_the_result(notebooks: KernelEngine) -> Non
         assert list(notebook.run("y"))[-1] == Finished("", 42, "42")
 
 
-def test_a_notebooks_files_go_in_and_out(notebooks: KernelEngine) -> None:
+def test_a_notebooks_files_are_written_and_read(notebooks: KernelEngine) -> None:
     large = bytes(range(256)) * 8192  # more than one message takes
     with notebooks.notebook() as notebook:
         notebook.write("in/data.bin", large)
@@ -211,7 +213,7 @@ def test_a_notebooks_files_go_in_and_out(notebooks: KernelEngine) -> None:
         assert [seen.path for seen in notebook.files()] == ["out.txt"]
 
 
-def test_each_kernel_has_a_folder_of_its_own_that_goes_with_it(
+def test_each_kernel_has_its_own_folder_until_it_ends(
     notebooks: KernelEngine, folder: Path
 ) -> None:
     with notebooks.notebook() as one, notebooks.notebook() as other:

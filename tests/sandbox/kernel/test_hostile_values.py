@@ -154,7 +154,7 @@ lock.acquire(), lock.acquire(timeout=0.5)
 
 
 @pytest.mark.parametrize("place", ["none", "sandbox"])
-def test_an_end_that_a_program_forges_is_its_own_only(
+def test_a_forged_end_affects_only_the_programs_own_session(
     place: str, kernel: KernelEngine, unguarded: KernelEngine
 ) -> None:
     """Nothing keeps a program from saying what is not so of itself: no more than its output is it worth."""
@@ -165,7 +165,7 @@ def test_an_end_that_a_program_forges_is_its_own_only(
         assert other.start("1") == Finished("", 1, "1")
 
 
-def test_an_end_that_is_forged_for_another_session_is_not_heard(kernel: KernelEngine) -> None:
+def test_an_end_that_is_forged_for_another_session_is_ignored(kernel: KernelEngine) -> None:
     header = "{k: str(v) for k, v in get_ipython().kernel.get_parent()['header'].items()}"
     with (
         cells(kernel, frozenset({"ask"})) as victim,
@@ -193,7 +193,7 @@ def ask(*_):
 
 
 @pytest.mark.parametrize("what", ACTING)
-def test_a_value_that_acts_does_so_in_a_plain_interpreter(what: str) -> None:
+def test_a_value_with_side_effects_acts_in_a_plain_interpreter(what: str) -> None:
     source, shown, _ = ACTING[what]
     code = f"{CALLS}\n{source}\n{shown}"
     try:
@@ -206,7 +206,7 @@ def test_a_value_that_acts_does_so_in_a_plain_interpreter(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ACTING)
-def test_a_value_that_acts_is_bounded_and_ends_its_own_piece_only(
+def test_a_value_with_side_effects_is_bounded_and_ends_only_its_own_piece(
     kernel: KernelEngine, what: str
 ) -> None:
     source, _, comes = ACTING[what]

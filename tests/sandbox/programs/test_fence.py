@@ -59,7 +59,7 @@ value = [reads, writes]
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root's server may change the user of a child")
-def test_a_child_of_root_is_nobody() -> None:
+def test_a_child_of_root_runs_as_nobody() -> None:
     code = "value = [*os.getresuid(), *os.getresgid(), *os.getgroups()]"
     assert answer(code, without=NO_FILTER) == [65534] * 6
     assert answer(code, without={*NO_FILTER, "user"})[:6] == [0] * 6
@@ -195,7 +195,7 @@ def test_a_server_with_shared_writable_memory_does_not_start() -> None:
     launch(first=first, without={"shared memory"}).close()
 
 
-def test_a_server_has_two_variables_a_session_and_no_standard_streams() -> None:
+def test_a_server_has_two_variables_its_own_session_and_no_standard_streams() -> None:
     with server() as (programs, process):
         programs.open().close()
         of_server = Path(f"/proc/{process.pid}")
@@ -272,7 +272,7 @@ def test_the_probe_tries_more_than_ten_acts(programs: ProgramServer) -> None:
     assert acts >= 10
 
 
-def test_a_child_in_a_loop_ends_although_nobody_asks_it() -> None:
+def test_a_child_in_a_loop_ends_by_its_cpu_limit() -> None:
     limits = Limits(seconds=0.5, memory=LIMITS.memory)
     with server(limits=limits) as (_, process):
         handle = process.fork()
@@ -286,7 +286,7 @@ def test_a_child_in_a_loop_ends_although_nobody_asks_it() -> None:
         handle.close()
 
 
-def test_a_program_cannot_name_what_its_server_has(programs: ProgramServer) -> None:
+def test_a_program_cannot_reach_its_servers_resources(programs: ProgramServer) -> None:
     """A program's own words for the acts above; `test_escape` has many more."""
     source = """
 import os

@@ -31,7 +31,7 @@ def test_a_child_has_19_system_calls(machine: str) -> None:
 
 
 @each_machine
-def test_a_server_has_those_that_its_table_names(machine: str) -> None:
+def test_a_server_has_the_system_calls_of_its_table(machine: str) -> None:
     place = list(MACHINES).index(machine)
     named = {numbers[place] for numbers, _ in SERVER.values()} - {None}
     assert {number for number in range(1101) if allowed(SERVER, machine, number)} == named
@@ -39,7 +39,7 @@ def test_a_server_has_those_that_its_table_names(machine: str) -> None:
 
 @each_machine
 @pytest.mark.parametrize("calls", [CHILD, SERVER], ids=["child", "server"])
-def test_other_system_call_interfaces_are_none(machine: str, calls: Calls) -> None:
+def test_other_system_call_interfaces_are_refused(machine: str, calls: Calls) -> None:
     code = filters.assemble(calls, machine)
     x32 = 0x4000_0000
     for number in range(1101):

@@ -80,7 +80,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("case", SOUND)
-def test_a_sound_message_arrives(case: str, child: ChildProcess) -> None:
+def test_a_valid_message_arrives(case: str, child: ChildProcess) -> None:
     assert list(child.ask({"code": PRELUDE + SOUND[case]})) == ["a"]
 
 
@@ -127,7 +127,9 @@ def test_a_reader_asks_for_what_a_message_lacks() -> None:
         "kept = []\nwhile True: kept += [[] for _ in range(10_000)]",
     ],
 )
-def test_a_program_out_of_memory_is_told_so(source: str, programs: ProgramServer) -> None:
+def test_a_program_out_of_memory_ends_with_a_memory_error(
+    source: str, programs: ProgramServer
+) -> None:
     """By the limit, or by Python's own error if there was memory left to raise it."""
     try:
         said = json.dumps(run(programs, source))
@@ -235,7 +237,7 @@ def test_a_program_that_has_ended_does_not_wait_for_a_slot() -> None:
     assert slots.queued == 0
 
 
-def test_a_kill_from_another_thread_ends_what_runs(child: ChildProcess) -> None:
+def test_a_kill_from_another_thread_ends_the_running_program(child: ChildProcess) -> None:
     threading.Timer(0.1, child.kill).start()
     with pytest.raises(SandboxDied, match="was ended"):
         child.ask({"code": "while True: pass"})

@@ -10,7 +10,7 @@ from tests.support.imports import imports
 OWN = ("sandbox.inside", "sandbox.programs.inside")
 
 
-def test_they_import_the_standard_library_and_one_another() -> None:
+def test_program_modules_import_only_the_standard_library_and_each_other() -> None:
     """A server has no site packages: a library could start a thread, or leave an open file."""
     found = list(imports(inside))
     foreign = [

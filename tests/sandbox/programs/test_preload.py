@@ -25,7 +25,7 @@ f(missing)
 """
 
 
-def test_a_program_imports_all_modules_that_are_not_left_out(programs: ProgramServer) -> None:
+def test_a_program_imports_all_modules_that_are_not_excluded(programs: ProgramServer) -> None:
     names = sorted(name for name in sys.stdlib_module_names if not name.startswith("_"))
     calls: list[list[list[str]]] = []
     run(programs, TRY.format(names=names), calls=calls)
@@ -37,7 +37,7 @@ def test_a_program_imports_all_modules_that_are_not_left_out(programs: ProgramSe
     assert not {"json", "re", "csv", "asyncio", "decimal", "sqlite3", "zoneinfo"} & set(missing)
 
 
-def test_what_is_left_out_is_named_once_and_cannot_be_imported(programs: ProgramServer) -> None:
+def test_excluded_modules_are_named_once_and_cannot_be_imported(programs: ProgramServer) -> None:
     names = [name for each in LEFT_OUT.values() for name in each.split()]
     assert len(names) == len(set(names))
     calls: list[list[list[str]]] = []

@@ -215,7 +215,7 @@ def test_every_attempt_at_every_upstream_is_counted_once_for_its_model(
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_client_that_left_has_paid_for_what_it_got(
+def test_a_disconnected_clients_tokens_are_counted(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream, api: Api
 ) -> None:
     proxy = inspect()

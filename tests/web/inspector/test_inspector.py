@@ -80,7 +80,7 @@ def test_one_request_is_shown_from_its_tools_to_its_calls(
     assert "client.chat.completions.create" in pages["copy"]
 
 
-def test_a_program_that_goes_on_leads_from_turn_to_turn(
+def test_the_turns_of_a_program_link_to_each_other(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect()
@@ -209,7 +209,7 @@ def test_a_token_in_the_address_becomes_a_session(inspect: Start) -> None:
     assert name not in other.get("/?token=the-token")[1]["set-cookie"]
 
 
-def test_only_by_name_is_it_open_to_everyone(inspect: Start) -> None:
+def test_the_inspector_is_open_to_everyone_only_if_the_setting_says_open(inspect: Start) -> None:
     proxy = inspect(host="0.0.0.0", open=True, inspector="open")
     assert proxy.get("/", **{"x-forwarded-for": "203.0.113.7"})[0] == 200
     for keys in ({"client_keys": ("ann-key",)}, {"inspector_key": "admin-key"}):
@@ -218,7 +218,9 @@ def test_only_by_name_is_it_open_to_everyone(inspect: Start) -> None:
 
 
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}])
-def test_another_page_cannot_read_or_clear_it(inspect: Start, headers: dict[str, str]) -> None:
+def test_another_page_cannot_read_or_clear_the_inspector(
+    inspect: Start, headers: dict[str, str]
+) -> None:
     proxy = inspect()
     assert proxy.get("/", **headers)[0] == 403
     assert proxy.post("/inspector/clear", **headers)[0] == 403
@@ -255,7 +257,9 @@ PAGES_OF_A_CLIENT = ["/", "/?q=m&show=running", "/inspector/playground"]
 PAGES_OF_A_CLIENT += ["/inspector/containers", "/inspector/status"]
 
 
-def test_no_page_changes_with_what_others_do(inspect: Start, upstream: ScriptedUpstream) -> None:
+def test_no_page_shows_the_activity_of_other_clients(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
     """The list said how many requests of all clients were stored."""
     proxy = inspect(client_keys=("ann-key", "bob-key"), inspector_key="admin-key")
     upstream.default = CALL
@@ -307,7 +311,7 @@ def test_keys_in_a_request_are_not_shown(inspect: Start, upstream: ScriptedUpstr
             assert secret not in shown(page), (view, secret)
 
 
-def test_its_files_are_served_without_a_key_and_nothing_else_is(inspect: Start) -> None:
+def test_only_the_inspectors_static_files_are_served_without_a_key(inspect: Start) -> None:
     proxy = inspect(client_keys=("ann-key",))
     kinds = {
         name: proxy.get(f"/inspector/static/{name}")[1]["content-type"]
@@ -356,7 +360,7 @@ NARROWED = [
 
 
 @pytest.mark.parametrize(("query", "count"), NARROWED)
-def test_the_list_has_filters_by_value_and_totals_of_what_is_found(
+def test_the_list_has_filters_by_value_and_totals_of_the_matches(
     inspect: Start, upstream: ScriptedUpstream, query: str, count: int
 ) -> None:
     proxy = inspect()

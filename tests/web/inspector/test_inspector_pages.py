@@ -47,12 +47,12 @@ def test_a_pasted_reply_is_read_without_a_model(
         assert word in shown(page)
 
 
-def test_what_is_pasted_wrong_is_told(inspect: Start) -> None:
+def test_an_error_in_a_pasted_reply_is_shown(inspect: Start) -> None:
     status, _, told = inspect().post("/inspector/playground/read", {"tools": "{", "reply": ""})
     assert (status, "not JSON" in json.loads(told)["error"]["message"]) == (400, True)
 
 
-def test_a_models_calls_are_answered_by_hand(inspect: Start, upstream: ScriptedUpstream) -> None:
+def test_a_user_answers_a_models_calls_by_hand(inspect: Start, upstream: ScriptedUpstream) -> None:
     proxy = inspect()
     upstream.reply(CALL, "Sunny in Oslo.")
     asked = {
@@ -92,7 +92,7 @@ FRONTS = [
 
 
 @pytest.mark.parametrize(("path", "fields"), FRONTS, ids=[path for path, _ in FRONTS])
-def test_a_request_is_sent_again_with_what_was_edited_and_its_calls_are_answered(
+def test_an_edited_request_is_sent_again_and_its_calls_are_answered(
     inspect: Start, upstream: ScriptedUpstream, path: str, fields: dict[str, Any]
 ) -> None:
     proxy = inspect()
@@ -157,7 +157,7 @@ def test_the_requests_of_a_conversation_are_one_click_apart(
     assert links == [[keys[1]], [keys[0], keys[2]], [keys[1]]]
 
 
-def test_what_the_playground_sends_is_recorded_as_any_clients_request(
+def test_requests_of_the_playground_are_recorded_like_any_clients(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     """With the bytes of its response."""
@@ -209,7 +209,7 @@ def test_a_replayed_response_is_not_kept_nor_added_to_its_conversation(
         ("/v1/chat/completions", '{"messages": 7}'),
     ],
 )
-def test_a_request_that_is_none_is_told_and_not_an_error_of_the_proxy(
+def test_an_invalid_pasted_request_is_reported_and_not_an_error_of_the_proxy(
     inspect: Start, path: str, body: str
 ) -> None:
     for more in ({}, {"result:call_0": "sunny"}):
@@ -252,7 +252,7 @@ def test_an_open_request_leaves_no_slot_for_the_playground(
         assert "This client has 1 open requests, its limit." in shown(page)
 
 
-def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
+def test_the_pages_of_forwarded_requests_and_cells_name_their_kind(
     inspect: Start,
 ) -> None:
     with other_endpoints() as other:
@@ -269,7 +269,7 @@ def test_the_pages_of_what_is_passed_on_and_of_a_cell_say_what_they_are(
 
 
 @needs_bubblewrap
-def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
+def test_a_cell_that_a_client_executed_directly_is_shown(inspect: Start) -> None:
     proxy = inspect()
     container = json.loads(proxy.post("/v1/containers", {"name": "c"})[2])["id"]
     path = f"/v1/containers/{container}/execute"
@@ -287,7 +287,7 @@ def test_a_cell_that_a_client_has_run_itself_is_shown(inspect: Start) -> None:
 
 
 @needs_bubblewrap
-def test_a_request_links_to_its_container_for_who_may_open_it(inspect: Start) -> None:
+def test_a_request_links_to_its_container_only_for_the_containers_client(inspect: Start) -> None:
     """The link of the inspector's key led to an error: a container is its client's."""
     proxy = inspect(client_keys=("ann-key",), inspector_key="admin-key")
     ann, admin = ({"authorization": f"Bearer {key}"} for key in ("ann-key", "admin-key"))
@@ -300,9 +300,7 @@ def test_a_request_links_to_its_container_for_who_may_open_it(inspect: Start) ->
         assert (proxy.get(f"/inspector/containers/{container}", **viewer)[0] == 200) == links
 
 
-def test_a_model_that_fails_is_told_of_with_a_link(
-    inspect: Start, upstream: ScriptedUpstream
-) -> None:
+def test_a_model_failure_is_shown_and_recorded(inspect: Start, upstream: ScriptedUpstream) -> None:
     proxy = inspect(upstream_retries=0)
     upstream.reply(Reply(status=400, body={"error": {"message": EVIL}}))
     asked = {"model": "m", "question": "Weather?", "tools": "[]", "profile": ""}
@@ -312,7 +310,7 @@ def test_a_model_that_fails_is_told_of_with_a_link(
     assert stored(proxy.requests.reader)[0].state == "failed"
 
 
-def test_the_status_tells_of_upstreams_and_programs_but_no_key(
+def test_the_status_page_shows_upstreams_and_programs_but_no_key(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect(
@@ -341,7 +339,7 @@ def test_every_page_is_escaped_by_policy_too(inspect: Start) -> None:
 
 
 @needs_bubblewrap
-def test_a_held_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
+def test_a_pending_cell_is_edited_and_approved_and_its_picture_is_only_an_image(
     inspect: Start,
 ) -> None:
     proxy = inspect()
@@ -381,7 +379,7 @@ def held_page(proxy: Inspected) -> str:
     return proxy.get("/inspector/containers")[2]
 
 
-def test_a_client_can_neither_see_nor_decide_for_another(inspect: Start) -> None:
+def test_a_client_can_neither_see_nor_decide_another_clients_cells(inspect: Start) -> None:
     proxy = inspect(client_keys=("ann-key", "bob-key"))
     ann, bob = ({"authorization": f"Bearer {name}-key"} for name in ("ann", "bob"))
     container = json.loads(proxy.post("/v1/containers", {"name": "hers"}, **ann)[2])["id"]

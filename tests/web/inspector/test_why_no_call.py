@@ -233,7 +233,7 @@ def test_the_page_says_why_there_is_no_call(
         assert word in found
 
 
-def test_it_names_the_tool_choice_as_the_clients_api_writes_it(
+def test_the_sentence_writes_tool_choice_in_the_form_of_the_clients_api(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream
 ) -> None:
     """A client of Messages was told to try a value that its API refuses."""
@@ -244,7 +244,7 @@ def test_it_names_the_tool_choice_as_the_clients_api_writes_it(
     assert 'try tool_choice {"type": "any"}' in sentence(proxy, sent(proxy, "messages", body))
 
 
-def test_a_client_that_left_did_not_wait_for_the_call(
+def test_a_disconnected_client_did_not_wait_for_the_call(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect(ping_seconds=0.1)

@@ -74,7 +74,7 @@ def asked(upstream: ScriptedUpstream) -> int:
 
 
 @pytest.mark.parametrize("path", ANY_GET)
-def test_a_page_that_had_its_name_bound_to_this_machine_reads_nothing(
+def test_a_page_whose_name_was_rebound_to_this_machine_reads_nothing(
     proxy: str, upstream: ScriptedUpstream, path: str
 ) -> None:
     status, _, body = send(f"{proxy}{path}", headers={"host": "evil.example:8001"})
@@ -94,7 +94,7 @@ def test_a_host_that_is_not_this_machine_is_refused(
 
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
-def test_this_machine_has_many_names(proxy: str, host: str) -> None:
+def test_every_name_of_this_machine_is_accepted(proxy: str, host: str) -> None:
     assert send(f"{proxy}/v1/files", headers={"host": host})[0] == 200
 
 
@@ -124,7 +124,7 @@ HOSTS: list[tuple[dict[str, Any], str, int]] = [
 
 
 @pytest.mark.parametrize(("settings", "host", "status"), HOSTS)
-def test_other_names_are_a_setting(
+def test_the_setting_allowed_hosts_adds_names(
     start_proxy: StartProxy, settings: dict[str, Any], host: str, status: int
 ) -> None:
     proxy = start_proxy(**settings)
@@ -184,7 +184,9 @@ OWN_PAGES: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("page", OWN_PAGES)
-def test_programs_and_the_proxys_own_pages_are_served(proxy: str, page: dict[str, str]) -> None:
+def test_requests_of_programs_and_of_the_proxys_own_pages_are_accepted(
+    proxy: str, page: dict[str, str]
+) -> None:
     assert send(f"{proxy}/v1/files", headers=page)[0] == 200
 
 
@@ -226,7 +228,7 @@ APP = "https://app.example"
         ({"origin": "https://evil.example", "referer": f"{APP}/"}, 403),
     ],
 )
-def test_origins_that_the_operator_named_may_ask(
+def test_origins_of_the_setting_cors_origins_are_accepted(
     start_proxy: StartProxy, page: dict[str, str], status: int
 ) -> None:
     named, every = start_proxy(cors_origins=(APP,)), start_proxy(cors_origins=("*",))

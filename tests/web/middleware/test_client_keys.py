@@ -72,7 +72,9 @@ def open_to(start_proxy: StartProxy, tmp_path: Path, upstream: ScriptedUpstream)
         ("expires = 2027-01-15T09:59:59+02:00", "The API key 'alice' has expired."),
     ],
 )
-def test_a_key_opens_as_long_as_its_table_says(open_to: Any, lines: str, said: str | None) -> None:
+def test_a_key_is_valid_until_its_table_disables_or_expires_it(
+    open_to: Any, lines: str, said: str | None
+) -> None:
     status, _, body = asking(open_to(alice=lines), "alice")()
     if said is None:
         assert status == 200
@@ -81,7 +83,7 @@ def test_a_key_opens_as_long_as_its_table_says(open_to: Any, lines: str, said: s
         assert (status, body["error"]) == (401, {**error, "code": "invalid_api_key"})
 
 
-def test_keys_of_the_setting_and_of_the_file_open_and_no_others(open_to: Any) -> None:
+def test_only_keys_of_the_setting_and_of_the_file_are_valid(open_to: Any) -> None:
     url = open_to({"client_keys": ("of-the-setting",)}, alice="")
     digest = read_hash(url)
     assert [asking(url, key)()[0] for key in ("of-the-setting", "alice", "bob", "", digest)] == [
@@ -108,7 +110,7 @@ FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_key_with_a_list_of_models_gets_these_alone_in_every_front(
+def test_a_key_with_a_list_of_models_may_use_only_these_in_every_api(
     open_to: Any, upstream: ScriptedUpstream, front: str
 ) -> None:
     path, body = FRONTS[front]
@@ -230,7 +232,7 @@ PASSED: dict[
 
 
 @pytest.mark.parametrize("case", PASSED)
-def test_what_is_passed_through_is_for_the_models_of_the_key(
+def test_passed_through_requests_are_limited_to_the_keys_models(
     start_proxy: StartProxy, tmp_path: Path, case: str
 ) -> None:
     path, body, headers, status = PASSED[case]
@@ -301,7 +303,7 @@ def test_a_key_gets_no_answer_once_its_tokens_are_spent(
     assert asking(url, "bob")(path, {**body, "stream": False})[0] == 200
 
 
-def test_repairs_and_turns_that_tell_no_usage_are_paid_for(
+def test_repairs_and_turns_without_usage_count_against_the_budget(
     open_to: Any, upstream: ScriptedUpstream
 ) -> None:
     url = open_to(alice="tokens_per_day = 60", bob="tokens_per_day = 100")
@@ -316,7 +318,7 @@ def test_repairs_and_turns_that_tell_no_usage_are_paid_for(
     assert asking(url, "bob")()[0] == 429
 
 
-def test_a_stream_that_its_client_left_is_paid_for(
+def test_a_stream_that_its_client_closed_counts_against_the_budget(
     open_to: Any, upstream: ScriptedUpstream
 ) -> None:
     url = open_to({"ping_seconds": 0.1}, alice="tokens_per_day = 5")
@@ -330,7 +332,7 @@ def test_a_stream_that_its_client_left_is_paid_for(
     assert asking(url, "alice")()[0] == 429
 
 
-def test_tokens_of_what_is_passed_through_are_paid_for(
+def test_tokens_of_passed_through_requests_count_against_the_budget(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
     """Embeddings tell of one token; speech of none."""
@@ -371,7 +373,7 @@ def test_replicas_share_budgets_and_count_alone_without_the_database(
         ('["a\\nb"]\n', "'a\\nb' is not a key"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_without_its_values(
+def test_an_error_in_the_keys_file_is_reported_without_its_values(
     tmp_path: Path, text: str, said: str
 ) -> None:
     path = tmp_path / "keys.toml"
@@ -383,7 +385,7 @@ def test_what_is_wrong_with_a_file_is_told_without_its_values(
     assert "secret" not in str(raised.value)
 
 
-def test_what_is_wrong_with_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_error_in_the_keys_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     path.write_text(entry("alice", "k") + entry("bob", "l") + "tokens_per_day = -1\n")
     with pytest.raises(InvalidClientKeys, match=r"keys\.toml, line 5: bob\.tokens_per_day: "):
@@ -412,7 +414,7 @@ def test_a_new_key_is_shown_once_and_its_table_holds_only_its_hash(
         assert ended.value.code == 2
 
 
-def test_a_signal_reads_the_file_anew_and_a_broken_one_changes_nothing(
+def test_a_signal_reloads_the_keys_file_and_an_invalid_file_changes_nothing(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """The signal goes to the process that was started; it is its worker that has the keys."""

@@ -94,7 +94,7 @@ def test_a_request_that_waits_ends_with_its_client(
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
-def test_a_request_that_waits_for_the_upstreams_place_ends_with_its_client(
+def test_a_request_that_waits_for_an_upstream_slot_ends_with_its_client(
     start_proxy: StartProxy, upstream: ScriptedUpstream, path: str
 ) -> None:
     upstream.reply(BEFORE_THE_HEAD, "Hello.")
@@ -258,7 +258,7 @@ def test_a_cell_ends_with_the_client(start_proxy: StartProxy, code: str) -> None
         assert (status, ran["stdout"]) == (200, "free\n")
 
 
-def test_what_is_passed_on_ends_with_the_client(start_proxy: StartProxy) -> None:
+def test_a_passed_through_request_ends_with_the_client(start_proxy: StartProxy) -> None:
     """The upstream is plain bytes here: a head, then nothing more."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -301,7 +301,7 @@ class _StaleEvents:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_the_next_connection_of_the_same_number_is_not_taken_for_the_one_that_has_gone(
+def test_a_reused_descriptor_is_not_taken_for_the_closed_connection(
     gone: bool,
 ) -> None:
     """On a busy machine one request in some hundred was ended with 499, though its client was there."""

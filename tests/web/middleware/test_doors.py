@@ -122,7 +122,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("path", WRONG)
-def test_a_wrong_address_is_told_the_right_one_and_does_not_reach_the_upstream(
+def test_a_wrong_address_is_answered_with_the_right_one_and_does_not_reach_the_upstream(
     start_proxy: StartProxy, other: OtherEndpoints, path: str
 ) -> None:
     proxy = start_proxy(base_url=other.base_url)
@@ -135,7 +135,7 @@ def test_a_wrong_address_is_told_the_right_one_and_does_not_reach_the_upstream(
 
 
 @pytest.mark.parametrize("path", ["/v1/v1/messages", "/anthropic/v1/messages"])
-def test_a_wrong_address_of_messages_is_told_in_anthropics_shape(proxy: str, path: str) -> None:
+def test_a_wrong_address_of_messages_is_answered_in_anthropics_shape(proxy: str, path: str) -> None:
     status, _, answer = send(f"{proxy}{path}", {})
     assert (status, answer["type"], answer["error"]["type"]) == (404, "error", "not_found_error")
     assert "use /v1/messages" in answer["error"]["message"]

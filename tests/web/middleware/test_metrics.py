@@ -146,7 +146,7 @@ def tokens(text: str) -> Counter[str]:
     return total
 
 
-def test_a_turn_that_was_saved_saves_tokens(proxy: str, upstream: ScriptedUpstream) -> None:
+def test_a_saved_turn_counts_its_saved_tokens(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.reply(CHAIN)
     message = ask(proxy, tools=TOOLS)["choices"][0]["message"]
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": HITS}
@@ -184,7 +184,7 @@ def test_an_upstreams_errors_are_counted_by_upstream_and_kind(
     assert counted(url, before)[error] == 1
 
 
-def test_an_upstream_that_is_not_there_is_unreachable(start_proxy: StartProxy) -> None:
+def test_an_unreachable_upstream_is_counted_as_unreachable(start_proxy: StartProxy) -> None:
     url = start_proxy(base_url="http://127.0.0.1:1/v1", upstream_retries=1)
     before = samples(url)
     ask(url, expected=502)
@@ -192,9 +192,7 @@ def test_an_upstream_that_is_not_there_is_unreachable(start_proxy: StartProxy) -
     assert counted(url, before)[error] == 2
 
 
-def test_nothing_that_clients_make_up_becomes_a_label(
-    proxy: str, upstream: ScriptedUpstream
-) -> None:
+def test_no_value_of_a_client_becomes_a_label(proxy: str, upstream: ScriptedUpstream) -> None:
     upstream.default = "Hello."
     made_up = "made-up-word"
     ask(proxy, model=made_up, user=made_up, tools=[{"type": made_up}])
@@ -204,7 +202,7 @@ def test_nothing_that_clients_make_up_becomes_a_label(
     assert made_up not in page(proxy)
 
 
-def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+def test_the_dashboard_uses_only_existing_metrics_and_labels() -> None:
     from prometheus_client import REGISTRY
 
     app = create_app(Settings(database=":memory:"))

@@ -48,7 +48,7 @@ def the_line(log: Log) -> dict[str, Any]:
     }
 
 
-def test_a_line_tells_what_came_of_an_answer_and_who_asked(
+def test_a_line_shows_the_outcome_of_an_answer_and_its_client(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, log: Log
 ) -> None:
     keys = tmp_path / "keys.toml"
@@ -78,7 +78,7 @@ def test_a_line_tells_what_came_of_an_answer_and_who_asked(
     assert "secret-key" not in log.getvalue()
 
 
-def test_a_stream_is_told_at_its_end_and_a_client_that_left_is_said_to_have_left(
+def test_a_stream_is_logged_at_its_end_with_a_disconnected_client_as_left(
     start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log
 ) -> None:
     url = start_proxy(ping_seconds=0.1)
@@ -92,7 +92,7 @@ def test_a_stream_is_told_at_its_end_and_a_client_that_left_is_said_to_have_left
     assert (line["state"], line["status"], line["calls"]) == ("left", 200, 0)
 
 
-def test_what_is_no_answer_has_a_line_too_and_a_refusal_says_why(
+def test_other_requests_have_a_line_too_and_refusals_their_reason(
     start_proxy: StartProxy, log: Log
 ) -> None:
     url = start_proxy()
@@ -152,7 +152,7 @@ def test_at_a_terminal_a_request_is_a_line_for_people(fields: dict[str, Any], li
     assert logs.request_line({**ANSWER, **fields}) == line
 
 
-def test_at_a_terminal_what_clients_name_cannot_forge_a_line(
+def test_at_a_terminal_a_clients_values_cannot_forge_a_line(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     class Terminal(io.StringIO):
@@ -208,7 +208,7 @@ def test_a_response_made_in_the_background_has_its_line_at_its_own_end(
     assert line["path"] == "/v1/responses"
 
 
-def test_a_background_response_that_is_cancelled_was_left(
+def test_a_cancelled_background_response_is_logged_as_left(
     start_proxy: StartProxy, upstream: ScriptedUpstream, log: Log
 ) -> None:
     url = start_proxy(database=":memory:")
@@ -220,7 +220,7 @@ def test_a_background_response_that_is_cancelled_was_left(
     assert {line["path"]: line.get("state") for line in log.lines()}["/v1/responses"] == "left"
 
 
-def test_what_is_passed_on_has_its_upstream_and_tokens_and_no_counts_of_answers(
+def test_a_passed_through_request_is_logged_with_its_upstream_and_tokens(
     start_proxy: StartProxy, log: Log
 ) -> None:
     with other_endpoints() as other:
@@ -245,7 +245,7 @@ def test_what_is_passed_on_has_its_upstream_and_tokens_and_no_counts_of_answers(
     "fault",
     [OSError(errno.ENOSPC, "No space left on device"), BrokenPipeError(), ValueError("closed")],
 )
-def test_a_log_that_cannot_be_written_goes_on_when_it_can(fault: Exception) -> None:
+def test_a_log_continues_once_it_can_be_written_again(fault: Exception) -> None:
     """Nothing raises meanwhile: that ended a thread that renews leases."""
     stream = FailingStream()
     logs.configure("info", stream)

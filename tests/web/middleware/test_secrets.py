@@ -137,7 +137,7 @@ def test_a_files_name_writes_no_line_of_its_own_into_the_log(
     check_plain(log, "/v1/files")
 
 
-def test_what_a_model_calls_writes_no_line_of_its_own_into_the_log(
+def test_a_models_call_writes_no_line_of_its_own_into_the_log(
     start_proxy: StartProxy, upstream: ScriptedUpstream, log: io.StringIO
 ) -> None:
     upstream.default = (

@@ -73,7 +73,7 @@ def ask(url: str, **headers: str) -> None:
     assert send(f"{url}/v1/chat/completions", {**CHAT, "tools": [WEATHER]}, headers)[0] == 200
 
 
-def test_an_answer_is_one_trace_that_goes_on_from_the_clients_and_to_the_upstream(
+def test_an_answer_is_one_trace_that_continues_the_clients_and_reaches_the_upstream(
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     url = start_proxy(otel=True)
@@ -139,7 +139,7 @@ def test_every_attribute_is_of_the_conventions_or_our_own(
     assert b"a secret" in collector.raw, "content was asked for"
 
 
-def test_what_fails_is_an_error_and_a_client_may_send_any_traceparent(
+def test_a_failed_request_is_an_error_and_an_invalid_traceparent_is_ignored(
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     from opentelemetry.proto.trace.v1.trace_pb2 import Status
@@ -153,7 +153,7 @@ def test_what_fails_is_an_error_and_a_client_may_send_any_traceparent(
     assert request.parent_span_id == b""
 
 
-def test_without_the_setting_nothing_is_sent_and_no_header_goes_on(
+def test_without_the_setting_no_span_and_no_traceparent_are_sent(
     start_proxy: StartProxy, upstream: ScriptedUpstream, collector: Collector
 ) -> None:
     upstream.reply("```tool_code\nget_weather()\n```")
@@ -162,7 +162,9 @@ def test_without_the_setting_nothing_is_sent_and_no_header_goes_on(
     assert collector.spans == []
 
 
-def test_what_is_passed_on_is_a_trace_too(start_proxy: StartProxy, collector: Collector) -> None:
+def test_a_passed_through_request_is_a_trace_too(
+    start_proxy: StartProxy, collector: Collector
+) -> None:
     with other_endpoints() as other:
         url = start_proxy(base_url=other.base_url, otel=True)
         given = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

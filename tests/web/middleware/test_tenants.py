@@ -150,7 +150,7 @@ def routes() -> list[tuple[str, str]]:
     return sorted(found, key=lambda one: (order.index(one[0]), -one[1].count("<"), one))
 
 
-def test_every_id_in_a_route_is_of_a_thing_that_is_tried_here() -> None:
+def test_this_module_tests_every_id_in_a_route() -> None:
     found = {name for _, _, names in id_routes() for name in names}
     assert found == set(THINGS) | NOBODYS
 
@@ -181,9 +181,7 @@ def held(clients: Clients, upstream: ScriptedUpstream) -> Iterator[dict[str, str
     thread.join()
 
 
-def test_no_route_gives_a_thing_to_any_client_but_the_one_that_made_it(
-    clients: Clients, held: dict[str, str]
-) -> None:
+def test_no_route_gives_an_object_to_another_client(clients: Clients, held: dict[str, str]) -> None:
     rules = routes()
     reading = [rule for method, rule in rules if method == "GET" and "content" not in rule]
     before = [clients.own("GET", path_of(rule, held)) for rule in reading]
@@ -202,9 +200,7 @@ def test_no_route_gives_a_thing_to_any_client_but_the_one_that_made_it(
     assert [_lasting(one) for one in after] == [_lasting(one) for one in before]
 
 
-def test_the_client_that_made_a_thing_may_do_all_that_there_is_to_do_with_it(
-    clients: Clients, held: dict[str, str]
-) -> None:
+def test_the_owner_of_an_object_may_use_every_route(clients: Clients, held: dict[str, str]) -> None:
     """Else the refusals above would mean nothing. A cell that would need a kernel is declined first."""
     done = set()
     for method, rule in routes():
@@ -255,7 +251,7 @@ def test_a_key_is_the_same_client_in_the_header_of_either_kind_of_sdk(
 
 
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/containers"])
-def test_a_list_holds_only_what_its_reader_made(
+def test_a_list_contains_only_its_clients_objects(
     clients: Clients, upstream: ScriptedUpstream, path: str
 ) -> None:
     ids = kept(clients, upstream)
@@ -339,7 +335,7 @@ FIELDS: dict[str, Callable[[dict[str, str]], tuple[str, Json]]] = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_no_field_reaches_what_another_client_keeps(
+def test_no_field_reaches_another_clients_objects(
     clients: Clients, upstream: ScriptedUpstream, field: str
 ) -> None:
     ids = kept(clients, upstream)
@@ -371,7 +367,7 @@ ID_FIELDS = {
 }
 
 
-def test_every_field_that_is_an_id_is_tried_here() -> None:
+def test_this_module_tests_every_field_that_is_an_id() -> None:
     """By the models that read requests: a new field with such a name must come into `FIELDS`."""
     found = {
         name
@@ -427,7 +423,7 @@ def goes_on(ask: Ask, upstream: ScriptedUpstream, messages: list[Any]) -> bool:
     return resumed
 
 
-def test_a_program_goes_on_for_the_client_that_began_it_alone(
+def test_a_program_resumes_only_for_its_own_client(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     messages = begun(clients, upstream)
@@ -436,7 +432,7 @@ def test_a_program_goes_on_for_the_client_that_began_it_alone(
     assert goes_on(clients.own, upstream, messages)
 
 
-def test_a_program_begun_without_a_key_is_nobodys_who_has_one(
+def test_a_program_started_without_a_key_does_not_resume_for_a_client_with_a_key(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     own, clients.own = clients.own, clients.keyless
@@ -445,7 +441,7 @@ def test_a_program_begun_without_a_key_is_nobodys_who_has_one(
     assert goes_on(clients.keyless, upstream, messages)
 
 
-def test_a_stored_program_goes_on_in_responses_for_its_own_client_alone(
+def test_a_program_in_responses_resumes_only_for_its_own_client(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN)
@@ -468,7 +464,7 @@ def test_a_stored_program_goes_on_in_responses_for_its_own_client_alone(
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
 
 
-def test_a_program_goes_on_in_messages_for_its_own_client_alone(
+def test_a_program_in_messages_resumes_only_for_its_own_client(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(CHAIN)
@@ -498,7 +494,7 @@ def test_a_program_goes_on_in_messages_for_its_own_client_alone(
     assert "tool_use" in next_kinds(clients.own)
 
 
-def test_a_cell_goes_on_for_the_client_whose_container_it_runs_in(
+def test_a_cell_resumes_only_for_its_containers_client(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     """The other client's own result for the same call id opens neither the cell nor its container."""

@@ -171,7 +171,7 @@ def test_an_answer_without_tools_is_recorded_as_it_was_relayed(
     assert (trace.mode, trace.state, trace.tokens_in) == ("relayed", "answered", 7)
 
 
-def test_nobody_without_a_key_is_recorded_and_no_key_is(
+def test_neither_keys_nor_requests_without_a_key_are_recorded(
     start: Start, upstream: ScriptedUpstream
 ) -> None:
     client, finished, traces = start(client_keys=("client-key",))
@@ -242,7 +242,7 @@ def test_a_client_clears_only_its_own_traces() -> None:
     assert reader.get("req_1", "ann") is None
 
 
-def test_a_running_request_is_shown_as_it_is_now() -> None:
+def test_a_running_request_is_shown_in_its_current_state() -> None:
     traces, reader = opened(10)
     trace = traces.begin("req_0", "POST", "/v1/chat/completions", "", b"words")
     trace.model = "m"
@@ -263,7 +263,7 @@ def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedU
     assert trace.wire.omitted_bytes > 0
 
 
-def test_requests_that_are_not_for_an_answer_are_not_recorded(start: Start) -> None:
+def test_only_requests_for_an_answer_are_recorded(start: Start) -> None:
     client, _, traces = start()
     send(str(client.base_url) + "containers", b"{}", {"content-type": "application/json"})
     assert stored(traces) == []

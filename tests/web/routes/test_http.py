@@ -125,7 +125,7 @@ ORIGIN = {"origin": "https://app.example", "access-control-request-method": "POS
         (("*",), "https://app.example"),
     ],
 )
-def test_browsers_may_call_only_from_the_origins_that_are_named(
+def test_browsers_may_call_only_from_the_origins_of_the_setting(
     start_proxy: StartProxy, allowed: tuple[str, ...], answered: str | None
 ) -> None:
     proxy = start_proxy(cors_origins=allowed, client_keys=("k",))
@@ -151,7 +151,7 @@ def test_fields_that_the_upstream_refuses_are_dropped(
     ]
 
 
-def test_metrics_count_by_route_and_never_by_what_clients_send(proxy: str) -> None:
+def test_metrics_count_by_route_and_never_by_values_of_clients(proxy: str) -> None:
     send(f"{proxy}/v1/made-up-by-a-client")
     page = read_page(f"{proxy}/metrics")
     assert 'emulator_requests_total{path="/v1/<path:rest>",status="404"}' in page
@@ -159,7 +159,9 @@ def test_metrics_count_by_route_and_never_by_what_clients_send(proxy: str) -> No
 
 
 @pytest.mark.parametrize("prefix", ["/v1", ""])
-def test_models_are_the_upstreams(proxy: str, upstream: ScriptedUpstream, prefix: str) -> None:
+def test_the_models_route_lists_the_upstreams_models(
+    proxy: str, upstream: ScriptedUpstream, prefix: str
+) -> None:
     _, _, listed = send(f"{proxy}{prefix}/models")
     assert listed["object"] == "list"
     name = listed["data"][0]["id"]
@@ -191,7 +193,7 @@ def test_client_keys_are_required_where_they_are_set(
         (["--host", "0.0.0.0", "--client-keys", "k"], True),
     ],
 )
-def test_listening_beyond_loopback_needs_keys_or_the_word_open(
+def test_listening_beyond_loopback_needs_keys_or_the_option_open(
     arguments: list[str], fits: bool
 ) -> None:
     if fits:
@@ -255,7 +257,7 @@ def test_the_upstreams_error_keeps_its_status(
     assert (status >= 500 or status == 404) == (upstream.base_url in answer["error"]["message"])
 
 
-def test_a_passing_upstream_fault_is_retried(
+def test_a_temporary_upstream_fault_is_retried(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply(status=500, headers={"retry-after-ms": "1"}), "Hello!")
@@ -276,7 +278,7 @@ def test_a_fault_after_the_first_byte_is_the_streams_last_event(
     assert json.loads(events[-1])["error"]["type"] == "upstream_error"
 
 
-def test_an_upstream_that_is_not_there_is_a_502(start_proxy: StartProxy) -> None:
+def test_an_unreachable_upstream_is_a_502(start_proxy: StartProxy) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"

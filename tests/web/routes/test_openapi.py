@@ -38,7 +38,7 @@ def app() -> Flask:
     return app
 
 
-def test_the_document_tells_of_every_route(app: Flask) -> None:
+def test_the_document_describes_every_route(app: Flask) -> None:
     told = {
         (method.upper(), path.replace("{", "<").replace("}", ">"), operation["operationId"])
         for path, operations in document(app)["paths"].items()
@@ -58,14 +58,14 @@ def test_the_document_tells_of_every_route(app: Flask) -> None:
     assert set(QUERIES) <= {name for _, _, name in served}
 
 
-def test_what_the_document_refers_to_is_in_it(app: Flask) -> None:
+def test_every_reference_in_the_document_resolves(app: Flask) -> None:
     made = document(app)
     names = set(re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(made)))
     assert names <= set(made["components"]["schemas"])
     assert {"ChatCompletionRequest", "ResponseRequest", "MessagesRequest", "Error"} <= names
 
 
-def test_the_document_is_served_to_whoever_may_ask(start_proxy: StartProxy) -> None:
+def test_the_document_is_served_without_a_key(start_proxy: StartProxy) -> None:
     status, _, made = send(f"{start_proxy(client_keys='one')}/openapi.json")
     assert (status, made["openapi"]) == (200, "3.1.0")
 

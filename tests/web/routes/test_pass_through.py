@@ -55,7 +55,9 @@ def test_a_stream_is_passed_on(sdk: openai.OpenAI) -> None:
     assert [event.choices[0].text for event in stream] == [*PIECES]
 
 
-def test_questions_and_limits_are_passed_on(passing: str, other: OtherEndpoints) -> None:
+def test_query_strings_and_rate_limit_headers_are_passed_on(
+    passing: str, other: OtherEndpoints
+) -> None:
     status, headers, _ = send(f"{passing}/v1/batches?limit=2&after=a%20b")
     assert (status, other.asked[0][1]) == (200, "/v1/batches?limit=2&after=a%20b")
     assert headers["x-ratelimit-remaining-requests"] == "9"
@@ -79,7 +81,7 @@ def test_a_refusal_says_which_upstream_was_asked(
     assert error["message"] == f"The upstream {other.url}, asked for /{path}, says: {said}"
 
 
-def test_an_upstream_that_is_not_there_is_named(start_proxy: StartProxy) -> None:
+def test_an_unreachable_upstream_is_named(start_proxy: StartProxy) -> None:
     proxy = start_proxy(base_url="http://user:secret@127.0.0.1:1/v1")
     status, _, body = send(f"{proxy}/v1/embeddings", {})
     assert (status, body["error"]["code"]) == (502, "upstream_down")
@@ -102,7 +104,7 @@ SOON = {"retry-after-ms": "1"}
         ({}, 429, {"retry-after": "3600"}, 1),
     ],
 )
-def test_what_was_surely_not_taken_is_sent_again(
+def test_a_request_that_the_upstream_did_not_accept_is_sent_again(
     start_proxy: StartProxy,
     other: OtherEndpoints,
     body: Any,
@@ -116,7 +118,7 @@ def test_what_was_surely_not_taken_is_sent_again(
     assert (answered, len(other.asked)) == (200 if times == 2 else status, times)
 
 
-def test_a_model_that_fails_is_left_alone_and_other_paths_are_not(
+def test_the_breaker_pauses_a_failing_model_and_not_other_paths(
     start_proxy: StartProxy, other: OtherEndpoints
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, upstream_retries=0, breaker_failures=2)
@@ -147,7 +149,7 @@ def test_a_model_that_fails_is_left_alone_and_other_paths_are_not(
         ("*", "a%0d%0ab", False),
     ],
 )
-def test_a_setting_names_what_is_passed_on(
+def test_the_setting_pass_through_names_the_forwarded_paths(
     start_proxy: StartProxy, other: OtherEndpoints, patterns: Any, path: str, passed: bool
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, pass_through=patterns)
@@ -156,7 +158,7 @@ def test_a_setting_names_what_is_passed_on(
     assert passed or status in (400, 404)
 
 
-def test_a_key_is_wanted_there_too(start_proxy: StartProxy, other: OtherEndpoints) -> None:
+def test_passed_through_requests_need_a_key(start_proxy: StartProxy, other: OtherEndpoints) -> None:
     proxy = start_proxy(base_url=other.base_url, client_keys="right")
     for key, expected in (("wrong", 401), ("right", 200)):
         headers = {"authorization": f"Bearer {key}"}
@@ -165,7 +167,7 @@ def test_a_key_is_wanted_there_too(start_proxy: StartProxy, other: OtherEndpoint
     assert len(other.asked) == 1
 
 
-def test_a_body_over_the_bound_is_refused_there_too(
+def test_a_passed_through_body_over_the_limit_is_refused(
     start_proxy: StartProxy, other: OtherEndpoints
 ) -> None:
     proxy = start_proxy(base_url=other.base_url, max_body_bytes=1024)

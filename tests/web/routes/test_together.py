@@ -45,7 +45,7 @@ def ask(proxy: str, model: str) -> socket.socket:
     return connect(proxy, post_bytes("/v1/chat/completions", body, {"connection": "close"}))
 
 
-def test_events_that_came_together_leave_together_at_once(
+def test_events_that_arrived_together_are_sent_together_immediately(
     start_proxy: StartProxy, base_url: str
 ) -> None:
     with ask(start_proxy(base_url=base_url), "together") as connection:
@@ -56,7 +56,9 @@ def test_events_that_came_together_leave_together_at_once(
         read_until(connection, b"[DONE]")
 
 
-def test_an_event_leaves_before_the_next_one_comes(start_proxy: StartProxy, base_url: str) -> None:
+def test_an_event_is_sent_before_the_next_one_arrives(
+    start_proxy: StartProxy, base_url: str
+) -> None:
     with ask(start_proxy(base_url=base_url, upstream_retries=0), "alone") as connection:
         for words in (b"One", b"two", b"three"):
             data = read_until(connection, words)
@@ -66,7 +68,7 @@ def test_an_event_leaves_before_the_next_one_comes(start_proxy: StartProxy, base
 
 
 @pytest.mark.parametrize("model", ["then garbage", "then a failure"])
-def test_what_came_before_an_error_is_told(
+def test_events_before_an_error_are_sent_before_it(
     start_proxy: StartProxy, base_url: str, model: str
 ) -> None:
     with ask(start_proxy(base_url=base_url, upstream_retries=0), model) as connection:

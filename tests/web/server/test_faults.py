@@ -132,7 +132,7 @@ def stream_of(url: str, body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("tools", [False, True], ids=["no tools", "tools"])
 @pytest.mark.parametrize("fault", SEEN)
-def test_an_upstreams_fault_is_told_as_what_it_is(
+def test_each_upstream_fault_is_reported_as_the_page_says(
     running: tuple[ScriptedUpstream, str], fault: str, tools: bool
 ) -> None:
     upstream, url = running
@@ -150,7 +150,7 @@ def test_an_upstreams_fault_is_told_as_what_it_is(
     assert send(f"{url}/v1/chat/completions", request("good", stream=False, tools=tools))[0] == 200
 
 
-def test_every_fault_of_the_upstream_is_tried_and_in_the_page() -> None:
+def test_every_upstream_fault_is_tested_and_on_the_page() -> None:
     assert set(SEEN) == set(WRITTEN)
     page = PAGE.read_text()
     for result in {*SEEN.values()}:
@@ -158,7 +158,7 @@ def test_every_fault_of_the_upstream_is_tried_and_in_the_page() -> None:
         assert f"| {'; '.join(faults)} | {result[0]} | {result[1]} |" in page
 
 
-def test_a_client_that_leaves_ends_the_upstreams_call(
+def test_a_client_that_disconnects_ends_the_upstreams_call(
     running: tuple[ScriptedUpstream, str],
 ) -> None:
     upstream, url = running
@@ -169,7 +169,7 @@ def test_a_client_that_leaves_ends_the_upstreams_call(
 
 
 @pytest.mark.parametrize("api", [*APIS, "completions"])
-def test_clients_that_left_take_no_threads(tmp_path: Path, api: Any) -> None:
+def test_disconnected_clients_occupy_no_threads(tmp_path: Path, api: Any) -> None:
     """With 8 threads, 8 clients that left before the upstream's head used to make the ninth a 503."""
     with (
         bad_upstream() as upstream,
@@ -203,7 +203,7 @@ def test_a_model_that_hangs_in_its_probe_is_emulated(
     assert ["tools" in asked for asked in upstream.requests] == [True, False]
 
 
-def test_a_damaged_database_costs_the_programs_and_not_the_service(
+def test_a_damaged_database_ends_programs_but_not_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proxy starts, says so in its log, and answers; the damaged file stays for whoever looks into it."""
@@ -225,7 +225,7 @@ def test_a_damaged_database_costs_the_programs_and_not_the_service(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("tool", [None, GET_WEATHER], ids=["no tools", "tools"])
-def test_a_shutdown_ends_what_takes_too_long_with_an_error_of_its_protocol(
+def test_a_shutdown_ends_slow_requests_with_an_error_of_their_protocol(
     tmp_path: Path, tool: Any, stream: bool
 ) -> None:
     options = ("--drain-seconds", "1")

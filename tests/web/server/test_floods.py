@@ -104,7 +104,7 @@ SLOW: dict[str, bytes] = {
 }
 
 
-def test_operators_are_answered_while_slow_clients_hold_all_that_they_can(
+def test_operators_are_answered_while_slow_clients_hold_every_connection(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """More connections than the server has threads, and none of them ever finishes its request."""
@@ -118,7 +118,7 @@ def test_operators_are_answered_while_slow_clients_hold_all_that_they_can(
                 assert answers(url), slow
 
 
-def test_slow_clients_are_cut_off_and_others_served(
+def test_slow_clients_are_disconnected_and_others_served(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     options = ("--threads", "2", "--client-seconds", "1")
@@ -131,7 +131,7 @@ def test_slow_clients_are_cut_off_and_others_served(
             wait_until(lambda: send(f"{url}/v1/files")[0] == 200)
 
 
-def test_a_head_that_drips_is_not_kept_alive_by_it(
+def test_a_slowly_sent_head_does_not_keep_its_connection_alive(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     options = ("--threads", "2", "--client-seconds", "1", "--database", ":memory:")
@@ -155,7 +155,7 @@ def test_a_head_that_drips_is_not_kept_alive_by_it(
             thread.join()
 
 
-def test_a_head_may_come_in_pieces_and_requests_behind_one_another(
+def test_a_head_may_arrive_in_pieces_and_requests_may_be_pipelined(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
     with proxy(silent.base_url, tmp_path / "log", "--database", ":memory:") as (_, url):
@@ -210,7 +210,7 @@ def ask(url: str, key: str = "") -> tuple[int, dict[str, str], Any]:
     return send(f"{url}/v1/files", headers={"authorization": f"Bearer {key}"})
 
 
-def test_a_client_has_so_many_requests_a_minute_and_others_have_theirs(
+def test_each_client_has_its_own_limit_of_requests_per_minute(
     start_proxy: StartProxy,
 ) -> None:
     url = start_proxy(client_keys=("a", "b"), client_requests_per_minute=3)
@@ -230,12 +230,12 @@ def test_a_client_has_so_many_requests_a_minute_and_others_have_theirs(
     assert send(f"{url}/healthz")[0] == 200
 
 
-def test_all_clients_together_have_so_many_requests_a_minute(start_proxy: StartProxy) -> None:
+def test_all_clients_together_have_a_limit_of_requests_per_minute(start_proxy: StartProxy) -> None:
     url = start_proxy(client_keys=("a", "b"), requests_per_minute=2)
     assert [ask(url, key)[0] for key in "abab"] == [200, 200, 429, 429]
 
 
-def test_without_limits_no_headers_tell_of_any(proxy: str) -> None:
+def test_without_limits_no_rate_limit_headers_are_sent(proxy: str) -> None:
     assert not [name for name in ask(proxy)[1] if name.startswith("x-ratelimit")]
 
 
@@ -250,7 +250,7 @@ def test_replicas_share_the_limits_and_count_alone_without_the_database(
     assert ask(urls[0])[0] == 200
 
 
-def test_a_client_has_so_many_open_requests_and_a_stream_counts_until_it_ends(
+def test_a_stream_counts_as_an_open_request_until_it_ends(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(client_keys=("a", "b"), client_open_requests=2, ping_seconds=0.1)
@@ -297,7 +297,7 @@ def fetched_status(address: str) -> str:
     return str(send(address, None)[2].get("status", ""))
 
 
-def test_what_fails_gives_its_place_back(start_proxy: StartProxy) -> None:
+def test_a_failed_request_releases_its_slot(start_proxy: StartProxy) -> None:
     url = start_proxy(client_open_requests=1)
     for path, body in (("files/none", None), ("chat/completions", {}), ("nothing", None)):
         for _ in range(3):

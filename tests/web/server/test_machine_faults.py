@@ -138,7 +138,7 @@ def mid_upload(url: str, kept: Kept, upstream: ScriptedUpstream) -> Iterator[str
 
 @needs_bubblewrap
 @pytest.mark.parametrize("moment", [mid_turn, mid_stream, mid_cell, mid_upload])
-def test_a_killed_proxy_loses_nothing_that_was_kept_and_shows_nothing_by_halves(
+def test_a_killed_proxy_loses_no_stored_object_and_shows_no_partial_one(
     start: Start, upstream: ScriptedUpstream, tmp_path: Path, moment: Any
 ) -> None:
     with start() as (process, url):
@@ -166,7 +166,7 @@ def on_a_disk(folder: Path, options: str) -> tuple[str, ...]:
     return (*unshare, "sh", "-c", script, str(folder), sys.executable, "app.py")
 
 
-def test_a_full_disk_refuses_what_is_new_and_serves_what_is_there(
+def test_a_full_disk_refuses_new_objects_and_serves_existing_ones(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     upstream.default = "Hello."
@@ -222,7 +222,7 @@ def test_an_interpreter_that_was_named_by_a_relative_path_has_its_sandbox(
         assert (status, ran.get("stdout")) == (200, "42\n"), ran
 
 
-def test_a_read_only_disk_costs_what_is_kept_and_not_the_service(
+def test_a_read_only_disk_ends_storage_but_not_the_service(
     upstream: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All is kept for the run, in memory and in the system's temporary folder."""
@@ -241,7 +241,7 @@ def test_a_read_only_disk_costs_what_is_kept_and_not_the_service(
         assert "nothing is stored: the state folder cannot be used" in process.output
 
 
-def test_a_postgresql_that_goes_and_comes_back(
+def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
     upstream: ScriptedUpstream, postgres_server: Postgres, tmp_path: Path
 ) -> None:
     upstream.default = "Hello."
@@ -272,7 +272,7 @@ def test_a_postgresql_that_goes_and_comes_back(
 
 
 @needs_bubblewrap
-def test_thirty_containers_at_once_each_have_their_own_variables(
+def test_thirty_concurrent_containers_each_have_their_own_variables(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """More than there may be kernels: what finds no room is told to come again, and then finds it."""

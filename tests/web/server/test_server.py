@@ -122,7 +122,7 @@ def running() -> set[int]:
     return found
 
 
-def test_the_master_has_imported_nothing_that_only_its_worker_needs(tmp_path: Path) -> None:
+def test_the_master_imports_nothing_that_only_its_worker_needs(tmp_path: Path) -> None:
     """It took as much memory as a worker, and shared little of it."""
     with (
         ScriptedUpstream() as upstream,

@@ -142,7 +142,7 @@ class Footprint:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_two_thousand_mixed_requests_leave_nothing(tmp_path: Path) -> None:
+def test_two_thousand_mixed_requests_leave_no_resources(tmp_path: Path) -> None:
     options = ("--database", str(tmp_path / "s.sqlite"), "--log-level", "error")
     with (
         ScriptedUpstream(default=reply) as upstream,

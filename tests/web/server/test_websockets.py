@@ -147,7 +147,7 @@ WRONG: dict[str, tuple[Any, int, str]] = {
 }
 
 
-def test_what_is_wrong_is_an_error_and_the_connection_goes_on(
+def test_an_invalid_message_is_an_error_and_the_connection_stays_open(
     opened: Open, scripted: ScriptedUpstream
 ) -> None:
     client = opened()
@@ -233,7 +233,7 @@ def test_a_message_that_is_too_big_and_a_flood_close_the_connection(
             client.receive(timeout=0)
 
 
-def test_keys_limits_and_pages_of_others_are_checked_as_over_http(
+def test_keys_limits_and_origins_are_checked_as_over_http(
     upstream: ScriptedUpstream, opened: Open, tmp_path: Path
 ) -> None:
     upstream.reply("One.", "Two.")
@@ -266,7 +266,7 @@ def handshake(url: str, awaited: bytes, *lines: str) -> None:
         assert awaited in read_until(connection, awaited)
 
 
-def test_a_handshake_that_is_none_and_a_page_of_another_origin_are_refused(
+def test_an_invalid_handshake_and_a_page_of_another_origin_are_refused(
     server: tuple[ScriptedUpstream, Process, str],
 ) -> None:
     version, key = "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="

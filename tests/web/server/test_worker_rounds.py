@@ -84,7 +84,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("held", HELD)
-def test_who_gives_way_in_the_round_in_which_it_has_news_ends_no_worker(
+def test_a_connection_closed_for_another_in_the_round_of_its_own_event_ends_no_worker(
     worker: Worker, listener: socket.socket, held: str
 ) -> None:
     """Its socket was closed when its news were looked at, and the error ended the worker's loop."""

@@ -26,7 +26,7 @@ CELL = "```tool_code\nx = 6\nprice = get_price(about='a')\nprint(x * price)\n```
 
 
 @needs_bubblewrap
-def test_what_one_worker_has_begun_another_goes_on_with(
+def test_another_worker_continues_the_work_of_the_first(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """A program and a cell that wait, a container's variables and files, a chain of responses."""
@@ -88,9 +88,7 @@ def test_a_kernel_that_another_worker_uses_makes_room_for_a_new_one(
 
 
 @needs_bubblewrap
-def test_a_row_that_no_worker_wrote_leads_to_no_process(
-    upstream: ScriptedUpstream, tmp_path: Path
-) -> None:
+def test_a_forged_row_signals_no_process(upstream: ScriptedUpstream, tmp_path: Path) -> None:
     """Whoever can write to the database must not be able to signal processes of this machine."""
     with two_workers(upstream, tmp_path) as one:
         first, second = one.pids()
@@ -137,7 +135,7 @@ def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: P
             )
 
 
-def test_limits_and_counts_are_those_of_all_workers_together(tmp_path: Path) -> None:
+def test_all_workers_share_limits_and_counts(tmp_path: Path) -> None:
     limits = ["--client-requests-per-minute", "4", "--client-open-requests", "2"]
     with (
         ScriptedUpstream(default=SILENT) as upstream,
@@ -193,7 +191,7 @@ def test_an_upstream_gets_no_more_requests_from_two_workers_than_from_one(tmp_pa
 
 @pytest.mark.nightly
 @needs_bubblewrap
-def test_nothing_outlives_the_end(tmp_path: Path) -> None:
+def test_no_process_outlives_the_shutdown(tmp_path: Path) -> None:
     with ScriptedUpstream() as upstream, two_workers(upstream, tmp_path) as one:
         first, second = one.pids()
         container = one.ask(first, "/v1/containers", {"name": "c"})["id"]
