@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the keys or the `emulator.toml` of whoever runs it."""
+    """No test sees the keys or the `emulator.toml` of the user who runs it."""
     for name in os.environ:
         if name.startswith(("EMULATOR_", "OPENAI_", "DEEPSEEK_")):
             monkeypatch.delenv(name)

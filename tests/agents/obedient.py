@@ -3,7 +3,7 @@ agent.
 
 It reads the stubs in the prompt, finds among them what runs a command, writes a file and edits one, writes
 calls of them in Python, and takes its answer from what the last result shows. Where the prompt lacks
-anything of that, it says so, and the test fails. It is no parser of replies: the proxy has to do that.
+anything of that, it raises an error, and the test fails. It parses no replies: the proxy has to do that.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Disobedient(Exception):
 @dataclass(frozen=True)
 class Stub:
     """A function or a class as the prompt offers it: its parameters with annotations, which of them must be
-    given, and the classes that stand beside it."""
+    given, and the classes next to it."""
 
     name: str
     parameters: dict[str, str]
@@ -187,14 +187,14 @@ def as_command(step: Step) -> Step:
 
 
 def as_calls(program: str, call: Callable[[Step], str]) -> str:
-    """The program with calls of real tools in place of ``run``, ``write``, ``read`` and ``edit``."""
+    """The program with calls of real tools instead of ``run``, ``write``, ``read`` and ``edit``."""
 
     class Calls(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             self.generic_visit(node)
             if not isinstance(node.func, ast.Name) or node.func.id not in DOES:
                 return node
-            # What is computed stays an expression: a name stands in for it while the call is written.
+            # What is computed stays an expression: a name replaces it while the call is written.
             computed: dict[str, ast.expr] = {}
             values: dict[str, str] = {}
             for keyword in node.keywords:

@@ -25,7 +25,7 @@ class Task:
     prompt: str
     steps: tuple[Step, ...]
     program: str
-    """The same as one program. ``run(...)``, ``write(...)`` and so on stand for calls."""
+    """The same as one program. ``run(...)``, ``write(...)`` and so on mean calls."""
     found: str
     """A pattern of what the last result must show; its groups are in ``answer``."""
     answer: str

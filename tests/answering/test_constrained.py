@@ -390,7 +390,7 @@ NOT_SAID = {
     "minProperties": "so are the members of a dictionary",
     "not": "no server excludes values",
     "oneOf that fits twice": "alternatives overlap",
-    "a pattern that backtracks for ever": "the sample does not follow patterns",
+    "a pattern that backtracks forever": "the sample does not follow patterns",
     "pattern": "nor here",
 }  # fmt: skip
 

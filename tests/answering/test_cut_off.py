@@ -1,4 +1,4 @@
-"""A reply that was cut off: nothing of the block that was cut is called, and the model goes on with it."""
+"""A truncated reply: no call of the truncated block is sent, and the model continues the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chunks of a reply say, and which of it is read together."""
+"""How the chunks of a reply become deltas, and which chunks are merged."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ USAGE: Chunk = {"choices": [], "usage": {"completion_tokens": 2}}
         pytest.param(
             [[THINK, THINK, SAY_A]],
             [ReplyDelta("hmhm", "a")],
-            id="words stand behind the reasoning",
+            id="words follow the reasoning",
         ),
         pytest.param(
             [[SAY_A, THINK]],
             [ReplyDelta("", "a"), ReplyDelta("hm", "")],
-            id="reasoning behind words comes behind them",
+            id="reasoning after words follows them",
         ),
         pytest.param(
             [[SAY_A, SAY_B, _chunk("stop"), USAGE]],
             [ReplyDelta("", "ab"), ReplyDelta("", "", "stop")],
-            id="the end is told behind the words",
+            id="the end follows the words",
         ),
         pytest.param(
             [[SAY_A, _chunk("length", content="b")]],
@@ -96,7 +96,7 @@ def test_chunks_that_arrived_together_are_merged(
 
 
 def test_chunks_before_a_failure_are_read_before_it_is_raised() -> None:
-    """A call that was whole by then is made, whatever broke off behind it."""
+    """A call that was complete before the failure is sent."""
     read = _read(_Reply([SAY_A, SAY_B], then=UpstreamFailed("broken off")))
     assert next(read) == ReplyDelta("", "ab")
     with pytest.raises(UpstreamFailed):

@@ -1,4 +1,4 @@
-"""Calls that are told while the model still writes them: what is told early, and that it stays true."""
+"""Calls that are streamed while the model writes them: which arguments are sent early, all of them true."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ ONE_CALL: dict[str, str] = {
         'The arguments are {"location": "Paris"}:\n```json\n{"location": "Paris"}\n```\n'
         '```python\nget_weather(location="Oslo")\n```'
     ),
-    "an object beside a call in JSON": (
+    "an object next to a call in JSON": (
         '```json\n{"location": "Paris"}\n{"name": "get_weather", "arguments": {"location": "Oslo"}}\n```'
     ),
     "an object in a program": '```python\nr = {"location": "Oslo"}\nget_weather(**r)\n{"ok": True}\n```',

@@ -1,4 +1,4 @@
-"""What keeps a weak model on its way: one budget, and each fault told in words that it can act on."""
+"""Guards for weak models: one budget of repairs, and each fault described so that it can be corrected."""
 
 from __future__ import annotations
 
@@ -166,10 +166,10 @@ REPEATED: list[tuple[str, list[Any], str, int]] = [
         "bash('pytest')",
         1,
     ),
-    ("whoever changes nothing is asked", [EDIT, TEST, TEST], "bash('pytest')", 2),
+    ("a repetition without an edit in between", [EDIT, TEST, TEST], "bash('pytest')", 2),
     ("another call is another matter", [TEST, TEST], "bash('pytest -x')", 1),
     ("a job may be polled", [POLL] * 9, "job_status('7')", 1),
-    ("but not for ever", [POLL] * 10, "job_status('7')", 2),
+    ("a poll that never ends", [POLL] * 10, "job_status('7')", 2),
     ("a circle of two has something in between", [TEST, EDIT] * 3, "bash('pytest')", 1),
 ]
 

@@ -1,4 +1,4 @@
-"""Upstreams that call tools themselves: what is right passes untouched, what is wrong never reaches a client.
+"""Upstreams that call tools themselves: valid replies pass unchanged, faulty ones never reach a client.
 
 The faults are those of published threads, each named in its row; the upstream makes them over real HTTP.
 """
@@ -420,7 +420,7 @@ def test_a_truncated_native_reply_sends_only_its_complete_calls(
 def test_a_call_that_quotes_a_message_stays_words(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    """Markup that stands in a tool's result is not called because a model repeats it."""
+    """A model that repeats the markup of a tool's result calls nothing."""
     markup = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "London"}}\n</tool_call>'
     messages: list[Any] = [{"role": "user", "content": f"What does this mean?\n{markup}"}]
     upstream.reply(frames({"content": f"You wrote:\n{markup}"}, finish="stop"))

@@ -1,4 +1,4 @@
-"""Calls in forms that no format prescribes, and that models write all the same: each in one turn."""
+"""Calls in forms that no format prescribes and models write anyway: each is read in one turn."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_random_replies_keep_each_prompt_a_prefix_of_the_next(
 def test_under_the_tiny_profile_the_examples_and_later_system_messages_stay(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """The rest is made anew for each turn: such a model needs few functions, beside the question."""
+    """The rest is rebuilt for each turn: such a model needs few functions, next to the question."""
     url = start_proxy(profile="tiny")
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     upstream.reply("Hello.", "Yes.")

@@ -1,4 +1,4 @@
-"""What stands in a message that is not the assistant's is not called because a model quotes it."""
+"""A call that a model quotes from a message of another role does not run."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_call_without_arguments_is_quoted_too(
     assert calls(completion) == ([] if quoted else [("stop", {})])
 
 
-#: How a call may stand in a message -> how a model quotes it.
+#: The spelling of a call in a message -> how a model quotes it.
 QUOTATIONS = {
     "a fence": (FENCE, FENCE),
     "another margin": (f"    {WIRE}", FENCE),

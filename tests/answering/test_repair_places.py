@@ -1,4 +1,4 @@
-"""What a model is told of a fault shows its own lines, with a caret, and no Python that it never saw."""
+"""A repair shows the model its own lines with a caret, and no Python that it did not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands inside of a value ends nothing, and no value arrives other than it was written."""
+"""Markup inside of a value ends nothing, and each value reaches the client exactly as written."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_a_lost_thread_is_sent_again_by_the_sdk(
     upstream.reply("One.", "Two.", "Three.")
     thread = claude.beta.messages.thread(**FIELDS)
     reply = thread.send(*ASK)
-    go_on(claude, reply.id)  # the record of this reply now says that the thread went on
+    go_on(claude, reply.id)  # the record of this reply now says that the thread continued
     thread.send(*AND_NOW)
     assert sent(upstream, 2) == sent(upstream, 1)
 

@@ -83,7 +83,7 @@ ANSWERS: list[tuple[str, Any, str, list[tuple[str, Any]]]] = [
         [("get_weather", {"location": "London"})],
     ),
     (
-        "a result that the model invented behind its code",
+        "a result that the model invented after its code",
         [GET_WEATHER],
         f"{LONDON}\n\nOutput:\n```\n20 degrees\n```\nIt is 20 degrees.",
         [("get_weather", {"location": "London"})],
@@ -303,7 +303,7 @@ def test_without_parallel_tool_calls_only_the_first_call_is_sent(
 def test_a_call_is_sent_as_soon_as_its_statement_is_complete(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
-    """The second statement never comes; the first call must be out all the same."""
+    """The second statement never comes; the first call must be sent anyway."""
     upstream.reply(
         Reply(
             chunks=["```python\nget_weather('a')\n", "get_weather('b')\n", "x"],
@@ -355,7 +355,7 @@ def test_the_upstream_is_closed_when_the_client_disconnects(
 def test_comments_keep_a_stream_alive_while_the_upstream_is_silent(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    """Also beside a stream that wants them seldom: one thread writes those of all."""
+    """Also next to a stream with a long interval: one thread writes the comments of all streams."""
     body = {"model": "m", "messages": ASK, "tools": [GET_WEATHER], "stream": True}
     upstream.reply(
         Reply(chunks=["Hello there", "x"], fault="silent", after=1),

@@ -1,4 +1,4 @@
-"""The proxy as a process of its own, a scripted model behind it, and the table of what works.
+"""The proxy as a separate process in front of a scripted model, and the table of features that work.
 
 Nothing here imports the proxy: what a client meets is `python app.py`, started as a user starts it, in the
 proxy's environment (`PROXY_PYTHON`, or else `.venv`). The client frameworks live in others.
@@ -37,8 +37,8 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Record for docs/compatibility.md what a test is of: the client and the packages that its file names as
     CLIENT and PACKAGES, and the features of its marks. A file that names no client has no row."""
     for item in items:
-        if not hasattr(item.module, "CLIENT"):
-            continue
+        if not hasattr(item.module, "CLIENT") or item.path.parent.name not in REQUIREMENTS:
+            continue  # another folder's module has its own CLIENT, if all tests are collected
         features = [mark.args[0] for mark in item.iter_markers("feature")]
         assert set(features) <= set(FEATURES), item.nodeid
         pins = read_pins(REQUIREMENTS[item.path.parent.name])
@@ -79,7 +79,7 @@ class SharedUpstream(ScriptedUpstream):
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the keys of whoever runs it, or reports what it does to anyone."""
+    """No test sees the keys of the user who runs it, or reports its activity to anyone."""
     for name in os.environ:
         if name.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_", "LOGFIRE_")):
             monkeypatch.delenv(name)
@@ -115,7 +115,7 @@ def running_proxy(
 
 @pytest.fixture
 def base_url(running_proxy: str, upstream: SharedUpstream) -> str:
-    """What a client is given in place of OpenAI's address."""
+    """The base URL that a client gets instead of OpenAI's."""
     return running_proxy
 
 

@@ -1,4 +1,4 @@
-"""A database that is locked, full, damaged, of another version, or away."""
+"""A database that is locked, full, damaged, of another version, or unreachable."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_a_stored_value_of_another_type_is_ignored(open_it: OpenDatabase, garbag
 
 
 def test_expired_documents_are_erased_from_the_file(tmp_path: Path, clock: Clock) -> None:
-    """Nobody may read in the file what is given to nobody."""
+    """An expired value must not be readable in the file either."""
     file = tmp_path / "database.sqlite"
     with closing(open_database(str(file), clock)) as database:
         stored = documents(database)

@@ -1,4 +1,4 @@
-"""What stands in deploy/ fits together, and fits this proxy; nothing of it is started here.
+"""The files in deploy/ agree with each other and with this proxy; nothing is started here.
 
 `make test-deploy` brings programs that know the schemas of Compose and Kubernetes; systemd's and kubectl's
 own checks run where these are installed.

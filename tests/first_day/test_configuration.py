@@ -1,4 +1,4 @@
-"""What is configured wrongly is told in one line, and what is configured is what is used."""
+"""A configuration error is reported in one line, and every configured value is used."""
 
 from __future__ import annotations
 

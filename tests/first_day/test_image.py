@@ -15,7 +15,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def variables(state: Path) -> dict[str, str]:
-    """The image's own, with a folder of the test in place of the volume."""
+    """The image's own, with a folder of the test instead of the volume."""
     block = re.search(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
     assert block is not None
     found = dict(pair.split("=", 1) for pair in re.findall(r"[A-Z_]+=\S+", block[1]))

@@ -1,4 +1,4 @@
-"""A server's description of its tools orders no call of anybody else's tool: the model is asked about it."""
+"""A call that another server's tool description contains runs only after a question to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP servers of the settings that cannot be listed: the answer goes on without, and says so everywhere."""
+"""MCP servers of the settings that cannot be listed: answers do without them, and say so."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_call_that_the_model_repeats_is_made_if_no_better_reply_comes(
     replies: list[str | Reply],
 ) -> None:
     """The third reply was run up to its call, and the model was asked. Then the same program ran without any
-    recorded call, but a run was held: an IndexError, and so a 500."""
+    recorded call, but a run was open: an IndexError, and so a 500."""
     server = HostedFunctions({"get_next": lambda page: f"{page} is the 4th"}, [NEXT])
     client = start(server, repair_attempts=2)
     upstream.reply(*[SAME] * 3, *replies, *["Done."] * 3)

@@ -1,6 +1,6 @@
 """Images for the tests' Docker engine, made of a Debian or Ubuntu as apt knows it here, and kept in ~/.cache.
 
-``kernels`` is an image in which kernels run. ``python`` stands in for the base image of the Dockerfiles
+``kernels`` is an image in which kernels run. ``python`` replaces the base image of the Dockerfiles
 where no image registry can be reached: the distribution's own python3 and pip, under that image's name.
 Knows nothing of engines.
 """

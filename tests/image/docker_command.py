@@ -33,7 +33,7 @@ def index_argument() -> str:
 
 
 def without_digest(text: str) -> str:
-    """Names of images without the digests, which an image that stands in for another cannot have."""
+    """Names of images without the digests, which a substitute image cannot have."""
     return re.sub(r"@sha256:[0-9a-f]{64}", "", text)
 
 
@@ -46,7 +46,7 @@ def built(name: str, *more: str, context: Path = ROOT, dockerfile: str = "Docker
 
 
 def pulled_or_built(name: str, context: Path, *more: str) -> str:
-    """The name of an image that is there: the registry's, else the one that stands in for it."""
+    """The name of an image that is there: the registry's, else its substitute."""
     pulled = subprocess.run(
         ["docker", "pull", "--quiet", name],
         check=False,

@@ -2,7 +2,7 @@
 
 Its containers share this machine's network: the builds ask Debian's mirrors and, by way of loopback, this
 machine's package index; what runs meets the tests' servers. The Dockerfiles' base image is pulled; where
-no registry can be reached, this machine's distribution stands in under its name, and that is said.
+no registry can be reached, this machine's distribution is used under its name, and a message says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _base(host: str) -> None:
         imported(host, debian_images.python(), name, tag)
         sys.stderr.write(
             f"{name}:{tag} cannot be pulled ({why}): {debian_images.release()} with its own python3,"
-            " made by debootstrap, stands in for it\n"
+            " made by debootstrap, replaces it\n"
         )
 
 

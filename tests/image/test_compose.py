@@ -1,7 +1,7 @@
 """deploy/compose.yaml, started as docs/deploy.md says: a model's server, and the proxy before it.
 
 The model is the embedded one's file. Where no image registry can be reached, images made of Debian's and
-PyPI's packages stand in for llama.cpp's (`tests/image/images`).
+PyPI's packages replace llama.cpp's (`tests/image/images`).
 """
 
 from __future__ import annotations

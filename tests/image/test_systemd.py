@@ -72,7 +72,7 @@ def machine(port: int) -> Iterator[Shell]:
         docker("exec", container, "mkdir", "/src")
         for source in SOURCES:
             docker("cp", str(ROOT / source), f"{container}:/src/{source}")
-        # Its first words are that there is nobody yet to ask.
+        # Its first message says that no process answers yet.
         shell("timeout 60 sh -c 'until systemctl is-system-running --wait; do sleep 0.2; done'")
         yield shell
     finally:

@@ -242,7 +242,7 @@ def test_blocks_after_one_that_is_asked_about_belong_to_the_question(
 ) -> None:
     """A reading call ran, and the acting call before it was lost."""
     upstream.reply(f"First:\n\n{OTHERS['Python']}\n\nThen:\n\n{READ['Python']}\n\nOk?", "RUN")
-    assert calls(answer(client)) == DELETED  # the reading call waits behind it
+    assert calls(answer(client)) == DELETED  # the reading call waits for it
     assert len(upstream.requests) == 2
 
 
@@ -253,7 +253,7 @@ MIXED = '```python\ntext = read_file(path="a")\ndelete_file(path=text)\n```'
 def test_a_block_that_reads_and_then_acts_runs_nothing_before_the_answer(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
-    """The reading call left while the block was written, and the act was lost."""
+    """The reading call was sent while the block was written, and the act was lost."""
     reply = f"Here:\n\n{MIXED}\n\nOk?"
     upstream.reply(Reply(reply, chunks=4), "NO", Reply(reply, chunks=4), "RUN")
     completion = answer(client, ask)

@@ -1,4 +1,4 @@
-"""Which calls of a cell leave together, and how their results come back to it: over HTTP, in real kernels."""
+"""Which calls of a cell are sent together, and how it gets their results: over HTTP, in real kernels."""
 
 from __future__ import annotations
 

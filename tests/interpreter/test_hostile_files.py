@@ -1,4 +1,4 @@
-"""What code leaves behind for the host to fetch: pipes, holes, links, odd names, lies.
+"""Hostile files that the host must copy: pipes, holes, links, odd names, false reports.
 
 Each attempt is first made outside of a sandbox, where it succeeds: its failure inside would prove nothing
 otherwise. In every case, ordinary files next to it are stored, and the container still works.

@@ -18,7 +18,7 @@ YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
 
 def test_a_late_decision_does_not_reopen_a_decided_cell() -> None:
-    """It renewed the record of a cell that had been removed, and the next decision counted, too."""
+    """The late decision renewed the record of a removed cell, and the next decision counted, too."""
 
     class Late(ApprovalRecords):
         """What decides here is overtaken on its way to the store."""

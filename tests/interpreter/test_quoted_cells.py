@@ -1,4 +1,4 @@
-"""A cell in a message that is not the assistant's does not run because a model quotes it.
+"""A cell that a model quotes from a message of another role does not run.
 
 The model is asked, once, whether it means it. Real kernels, a scripted model, over chat and Responses.
 """

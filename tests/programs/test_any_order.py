@@ -1,4 +1,4 @@
-"""The second law: however a client runs the calls of a message, the world ends as Python would leave it.
+"""The second law: in whatever order a client runs the calls of a message, the effects are Python's.
 
 Random programs act on a small world of files, lists and messages. CPython runs each with the real tools; then
 the proxy sends the calls, and a client runs those of each message in a random order.

@@ -155,7 +155,7 @@ PROGRAMS = {
         "r = await asyncio.gather(fail('a'), fail('bb'), return_exceptions=True)\n"
         "for x in r:\n    await append_log(repr(x))"
     ),
-    "a failure beside another coroutine": (
+    "a failure next to another coroutine": (
         "async def fail():\n    raise ValueError('x')\n"
         "try:\n    await asyncio.gather(log('a'), fail())\nexcept ValueError:\n    await append_log('failed')"
     ),

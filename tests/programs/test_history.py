@@ -1,4 +1,4 @@
-"""What the model sees of its programs afterwards: at least what it would have seen without them."""
+"""How the model sees its programs afterwards: with at least the information of an ordinary turn."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
         ["seen on time", 'book(id="on time"', 'check(id="a2")\non time'],
     ),
     (
-        "an attribute in place of a key",
+        "an attribute instead of a key",
         "print('first')\nx = search('Oslo')\nx[0].prize",
         ["first", "prize", '"price": 90'],
     ),
@@ -124,7 +124,7 @@ FAILURES: list[tuple[str, str, list[str]]] = [
         ["invalid Python", "begun\non time", 'check(id="a2")\non time'],
     ),
     (
-        "an argument that there is not, behind a call that has left",
+        "an unknown argument after a call that was sent",
         "a = check('a2')\nprint(a)\nbook(identity='x')",
         ["identity", 'check(id="a2")\non time'],
     ),
@@ -166,7 +166,7 @@ OUTPUTS: list[tuple[str, str, str]] = [
         "Its output:\n\n```text\non time on time\nend\n```",
     ),
     (
-        "the result of a call that stands alone is shown beside what is printed",
+        "the result of a call without assignment is shown next to the output",
         "book('a1')\nprint('booked')",
         'book(id="a1")\n{"booked": "a1", "note": ""}\n```\n\nThe program ran to its end',
     ),

@@ -1,4 +1,4 @@
-"""Which calls leave together: only those whose order cannot matter, however clients run them."""
+"""Which calls are sent together: only those whose order cannot matter, however clients run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are nothing but calls: no engine is asked, and nothing comes out otherwise than from one."""
+"""Programs that consist only of calls: they need no engine, and the results equal those of an engine."""
 
 from __future__ import annotations
 

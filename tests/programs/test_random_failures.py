@@ -1,4 +1,4 @@
-"""Random programs with random failures: no acting call leaves after a failure that was not handled.
+"""Random programs with random failures: no acting call is sent after an unhandled failure.
 
 A program is a list of steps, so the reference knows which failures each call may follow. Results come in any
 order, some of them later than others.

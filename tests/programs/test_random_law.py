@@ -1,8 +1,8 @@
 """The law over HTTP: random programs, a client that runs the real tools, and CPython as the reference.
 
 Whatever the results are (numbers, records, null, errors, empty, text that looks like JSON, a megabyte),
-over all requests exactly the calls come out that Python makes, with its arguments, and the model is told what
-it prints.
+over all requests the client gets exactly the calls that Python makes, and the model is shown what Python
+prints.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Stop(BaseException):
 
 
 class _Unknown:
-    """A result that is not known: whoever looks at it stops the program. Printing does not look."""
+    """An unknown result: reading it stops the program. Printing does not read it."""
 
     __slots__ = ()
 

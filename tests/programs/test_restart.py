@@ -1,4 +1,4 @@
-"""Programs go on in another process: real servers, killed between the turns or taking turns."""
+"""Programs resume in another process: real servers, killed between the turns or taking turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was answered counts, wherever it stands in a history: clients split messages, or answer in part."""
+"""Results count anywhere in a history: clients split messages, or send only some results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def booked(call: Any) -> dict[str, Any]:
 def test_a_client_that_answers_only_the_first_of_several_calls_reaches_the_end(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    """It was sent the same calls for ever: 1, 2, 1, 2, ..."""
+    """The client got the same calls forever: 1, 2, 1, 2, ..."""
     upstream.reply(BOOKINGS, "Done.")
     messages = [GO]
     run: list[Any] = []

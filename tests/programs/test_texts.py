@@ -1,4 +1,4 @@
-"""What a program gets for a result: the text where it treats it as text, else what the text says as JSON."""
+"""The value of a result: its text where the program treats it as text, else its text parsed as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ USES: list[tuple[str, str, str, dict[str, Any]]] = [
      '{"a b": "c"}', {"text": "c"}),
     ("null", "note('none' if bash('x') is None else 'some')", "null", {"text": "none"}),
     ("empty", "note('empty' if not bash('x') else 'some')", "", {"text": "empty"}),
-    ("a text in JSON reads as what it says", "note(bash('x').strip())", '"two words"', {"text": "two words"}),
+    ("a JSON string reads as its text", "note(bash('x').strip())", '"two words"', {"text": "two words"}),
     ("a text in JSON that is parsed", "import json\nnote(json.loads(bash('x')))", '"two words"',
      {"text": "two words"}),
     ("plain text", "note(bash('ls').split()[1])", "a b c", {"text": "b"}),
@@ -101,7 +101,7 @@ def test_a_whole_result_is_printed_unchanged(
     text: str,
     printed: str,
 ) -> None:
-    """``print(read_file("package.json"))`` told the model Python's repr of what the file says."""
+    """``print(read_file("package.json"))`` showed the model Python's repr of the file's content."""
     client = openai.OpenAI(base_url=start_proxy(), api_key="k", max_retries=0)
     upstream.reply(f"```tool_code\n{program}\n```", "Done.")
     messages: list[Any] = [{"role": "user", "content": "Go."}]

@@ -1,4 +1,4 @@
-"""The readers: statements as soon as they are complete, whatever models do to them, and clear faults."""
+"""The readers: statements as soon as they are complete, repairs of models' mistakes, and clear faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docstrings, comments and pages name is there: modules, files, classes and what is in them.
+"""Every name in docstrings, comments and pages exists: modules, files, classes and their members.
 
 Moves and renames leave the old names behind in prose, where no import fails. Read with `ast`: nothing is
 imported but the standard library. A name that fails here has gone, or is somebody else's: see `FOREIGN`.
@@ -53,7 +53,7 @@ NAMING_COMMENT = re.compile(r"#.*(?:`|\.py|\.jinja|\.md)")
 
 
 class Words(NamedTuple):
-    """Prose that stands in a file."""
+    """Prose in a file."""
 
     file: Path
     line: int

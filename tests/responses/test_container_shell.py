@@ -128,7 +128,7 @@ def test_a_cell_runs_shell_commands_in_another_container(
 def test_a_program_that_the_model_repeats_runs_each_time(
     proxy: str, upstream: ScriptedUpstream, tools: list[Json], stream: bool
 ) -> None:
-    """The fourth time was a 500: a run was held at its call, of which nothing was recorded."""
+    """The fourth time was a 500: a run waited at a call that had no record."""
     code = "import re\nr = shell(commands=['true'])\nprint(re.sub('x', 'y', str(r)))"
     upstream.reply(*[f"```tool_code\n{code}\n```"] * 4, *["Done."] * 4)
     asked = body(*tools)

@@ -1,4 +1,4 @@
-"""What a Responses request may hold: what the model is told of it, and what is refused, by its place."""
+"""The contents of a Responses request: how the model sees them, and which are refused, with their place."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                     "content": f"The block ran. Its output:\n\n```text\n42\n```\n\n{GO_ON}",
                 },
             ],
-            id="a cell that waited is told once, when it has ended",
+            id="a cell that waited is shown once, when it has ended",
         ),
         pytest.param(
             [{**CELL, "status": "incomplete", "outputs": []}, call(ONE), result(ONE)],
@@ -223,7 +223,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                 {"role": "assistant", "tool_calls": [told_call(ONE)]},
                 {"role": "tool", "content": "done", "tool_call_id": ONE},
             ],
-            id="of a cell that waits only its call is told",
+            id="of a waiting cell only the call is shown",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def told(upstream: ScriptedUpstream) -> str:
 
 
 @pytest.mark.parametrize("tool", HOSTED, ids=lambda tool: tool["type"])
-@pytest.mark.parametrize("further", [[], [GET_WEATHER]], ids=["alone", "beside another"])
+@pytest.mark.parametrize("further", [[], [GET_WEATHER]], ids=["alone", "next to another"])
 def test_an_unsupported_hosted_tool_is_omitted_and_named_in_a_header(
     proxy: str, upstream: ScriptedUpstream, tool: Json, further: list[Json]
 ) -> None:
@@ -186,7 +186,7 @@ def test_tools_in_the_input_are_offered(proxy: str, upstream: ScriptedUpstream) 
     response = check_events(ask_stream(proxy, body))
     assert response["output"][0]["namespace"] == "crm"
     status, data = fetch(f"{proxy}/v1/responses/{response['id']}?stream=true")
-    assert status == 200 and b'"namespace":"crm"' in data, "also when it is told again"
+    assert status == 200 and b'"namespace":"crm"' in data, "also in a replay"
 
 
 # Tools that the client runs

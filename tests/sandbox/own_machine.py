@@ -2,7 +2,7 @@
 
 In namespaces of its own a program may mount, take another host name, and reach a cloud's metadata
 address and a name server: stand-ins for these answer here. Knows nothing of sandboxes: this is the control
-that shows what a sandbox stops. Runs as a script, without the project beside it.
+that shows what a sandbox stops. Runs as a script, without the project next to it.
 """
 
 import ctypes

@@ -85,7 +85,7 @@ PROGRAMS: dict[str, tuple[str, list[JSON], list[Seen]]] = {
     "printed text": ("print('a')\nprint('b')", [], [Finished("a\nb\n")]),
     "stderr is text too": ("import sys\nprint('e', file=sys.stderr)", [], [Finished("e\n")]),
     "a value that JSON lacks keeps its text": ("float('nan')", [], [Finished("", None, "nan")]),
-    "a call pauses and goes on with its result": (
+    "a call pauses and resumes with its result": (
         "x = ask('Oslo', days=[1, 2])\nprint(x['t'])\nx",
         [{"t": 21.5}],
         [Paused("ask", ("Oslo",), {"days": [1, 2]}, 1), Finished("21.5\n", {"t": 21.5}, "{'t': 21.5}")],

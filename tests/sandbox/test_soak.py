@@ -1,4 +1,4 @@
-"""Many sessions, one after the other and side by side: what they used is given back.
+"""Many sessions, in sequence and at the same time, release their resources.
 
 `make soak` runs 500 on each engine; the ordinary suite fewer kernels, as each takes a start.
 """

@@ -1,4 +1,4 @@
-"""A replica is killed (-9) in the middle of something: what the other one makes of it."""
+"""A replica is killed (-9) during its work: how the other one continues."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_background_response_is_polled_and_cancelled_at_the_other_replica(
 def test_a_background_response_of_a_killed_replica_has_failed(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
-    """Nothing goes on with it: a model would be asked twice. Whoever polls is told, and asks again."""
+    """No replica continues it: the model would be asked twice. A client that polls sees that it failed."""
     upstream.reply(SLOW, "Quick.")
     asked = {"model": "m", "input": "Hi", "background": True}
     slow = replicas.at(0, "/v1/responses", asked)["id"]
@@ -58,7 +58,7 @@ def test_a_background_response_of_a_killed_replica_has_failed(
 def test_a_dead_replicas_answer_is_streamed_again_at_the_other(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
-    """As a client does whose stream broke off when the answer was whole already."""
+    """As for a client whose stream broke although the answer was complete."""
     upstream.reply("In the background.", "At once.")
     asked = {"model": "m", "input": "Hi"}
     made = replicas.at(0, "/v1/responses", {**asked, "background": True})["id"]
@@ -110,7 +110,7 @@ def test_a_client_repeats_a_request_whose_stream_broke_with_its_replica(
 def test_a_resumed_cell_whose_replica_is_killed_is_not_run_twice(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
-    """It had its results and ran: what it did stays done, and the client's next try is an ordinary turn."""
+    """The cell had its results and ran: its effects stay, and the next request is an ordinary turn."""
     cell = (
         "```tool_code\nimport time\ntries = globals().get('tries', 0) + 1\n"
         "price = get_price(about='a')\nbought = True\nwhile True: time.sleep(0.1)\n```"

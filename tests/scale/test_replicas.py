@@ -103,7 +103,7 @@ def test_cells_sent_to_both_replicas_at_the_same_time_run_in_sequence(
 def test_a_waiting_cell_resumes_at_the_other_replica_without_a_second_run(
     replicas: Replicas, upstream: ScriptedUpstream
 ) -> None:
-    """What it printed before its call is told, and it is not run again from its top."""
+    """The output before the call is shown, and the cell is not run again from its top."""
     upstream.reply(CELL, "Twelve.")
     messages: list[Any] = [{"role": "user", "content": "How much?"}]
     priced = replicas.chat(messages, [INTERPRETER, PRICE])

@@ -1,4 +1,4 @@
-"""A cell that waits for a person's word at one replica is shown and decided at the other."""
+"""A cell that waits for approval at one replica is shown and decided at the other."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_cell_of_a_container_that_the_other_replica_deletes_is_not_run(
 def test_a_pending_cell_whose_replica_was_killed_is_no_longer_listed(
     replicas: Replicas, pool: ThreadPoolExecutor
 ) -> None:
-    """It went with its client's connection; what is shown must not outlive it."""
+    """The cell ended with its client's connection; the list must not show it any longer."""
     waiting = Waiting(replicas, pool)
     replicas.kill(0)
     assert waiting.answer.exception(60) is not None

@@ -115,7 +115,7 @@ def test_a_replica_that_vanishes_inside_a_transaction_blocks_others_only_briefly
         wait_until(partial(_has_none, index, "half_done"))  # an attempt waits for five seconds
         vanished.send_signal(signal.SIGCONT)
         _, said = vanished.communicate(timeout=60)
-        assert b"DatabaseFailed" in said, "it is told that it has lost the lock"
+        assert b"DatabaseFailed" in said, "its error says that it has lost the lock"
         with index.transaction("files") as rows:
             assert rows.one("SELECT to_regclass('done')") == (None,)
     finally:
@@ -152,7 +152,7 @@ def test_a_quota_is_one_of_all_replicas_also_for_uploads_at_the_same_time(
 def test_each_expired_container_is_swept_by_exactly_one_replica(
     postgres_server: Postgres, files_dir: str
 ) -> None:
-    """Whoever is told its id ends its kernel: nobody would leave it, two would end what is another's."""
+    """The replica that gets the id ends the kernel: without one it stays, with two a newer kernel ends."""
     index, now = postgres_server.database(), [time.time()]
     with ExitStack() as opened:
         stores = [open_store(files_dir, index, now=lambda: now[0]) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What version 1 had stored is read once, and stays as it is."""
+"""Data stored by version 1 is read once, and stays unchanged."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m tests.support.compatibility agents build/agents.xml
 
 The results are JUnit's XML, as pytest writes it. A test records in it what its row needs (`record_property`):
-that of a client the client, its packages and the features that the test stands for; that of an agent or a
+that of a client the client, its packages and the features that the test covers; that of an agent or a
 framework the environment, the requests of the program and the turns of the model. Needs nothing but the
 standard library.
 """

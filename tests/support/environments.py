@@ -1,6 +1,6 @@
 """Other people's programs, each in an environment of its own: `.venv-agents/NAME`, `.venv-frameworks/NAME`.
 
-What an environment is made of stands in one file, `tests/agents/environments/NAME.txt` (pip's requirements)
+The contents of an environment are in one file, `tests/agents/environments/NAME.txt` (pip's requirements)
 or its like with the ending json (npm's package file), its versions exact. An environment is made anew where
 that file has changed.
 

@@ -1,4 +1,4 @@
-"""A proxy whose inspector is looked at, over HTTP as a browser does."""
+"""A proxy whose inspector tests read over HTTP, as a browser does."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TOOLS = [
     function("check", strings("id")),
 ]
 PRICE = function("get_price", strings("about"))
-"""What a cell of the code interpreter asks for, beside `INTERPRETER`."""
+"""The function that a cell of the code interpreter calls, offered next to `INTERPRETER`."""
 INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 FLIGHTS = {"Oslo": [{"id": "a1", "price": 90}, {"id": "a2", "price": 50}], "Rome": []}

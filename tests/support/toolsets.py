@@ -8,7 +8,7 @@ from typing import Any
 
 from emulator.tools.toolset import Toolset
 
-#: Names that a stub may use beside those it defines.
+#: Names that a stub may use in addition to its own.
 SHOWN = {"Any", "Literal", "Annotated", "BaseModel", "ConfigDict", "Field", *dir(builtins)}
 
 

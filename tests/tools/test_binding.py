@@ -1,4 +1,4 @@
-"""Binding: what a call means as arguments, and what is said of a call that fits nothing."""
+"""Binding: the arguments of a call, and the error of a call that matches no signature."""
 
 # ruff: noqa: E501 - tables: one row, one line
 

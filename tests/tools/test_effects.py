@@ -1,4 +1,4 @@
-"""What calls of a tool may do to the world, told by the tool or by its name, description and arguments."""
+"""The effects of a tool's calls: declared, or inferred from name, description and arguments."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ DECLARED: list[tuple[str, Effect, Any]] = [
         tool("frobnicate", annotations={"readOnlyHint": True}),
     ),
     (
-        "annotations beside the function",
+        "annotations next to the function",
         READS,
         {**tool("frobnicate"), "annotations": {"readOnlyHint": True}},
     ),
@@ -132,7 +132,7 @@ DECLARED: list[tuple[str, Effect, Any]] = [
         READS,
         tool("frobnicate") | {"function": {"name": "f", "parameters": {"x-read-only": True}}},
     ),
-    ("x-read-only beside it", ACTS, tool("get_it", **{"x-read-only": False})),
+    ("x-read-only next to it", ACTS, tool("get_it", **{"x-read-only": False})),
     (
         "a custom tool takes free text, often a command",
         ORDERED,

@@ -1,4 +1,4 @@
-"""Upstreams that do not write chunks as OpenAI does: the answer is right, mended, or a 502 that quotes what
+"""Upstreams that do not write chunks as OpenAI does: the answer is right, repaired, or a 502 that quotes what
 came; in all APIs, plain and streamed, whether the upstream or the proxy makes the calls."""
 
 from __future__ import annotations

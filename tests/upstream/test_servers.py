@@ -1,4 +1,4 @@
-"""Which server an upstream is, and the page's snippet for each."""
+"""Detection of an upstream's server software, and the page's snippet for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several upstreams: which one serves a model, with which key, and which one replaces a failed one."""
+"""Several upstreams: which upstream serves a model, with which key, and which replaces a failed upstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's OpenAIResponses: chat and stream_chat, with code that runs and beside functions."""
+"""LlamaIndex's OpenAIResponses: chat and stream_chat, with code that runs and next to functions."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CLIENT = "LangChain's standard tests"
 PACKAGES = ("langchain-tests", "langchain-openai", "langchain-anthropic")
 
 JOKE = {"setup": "Why did the cat sit on the CPU?", "punchline": "To watch the mouse."}
-# What stands in the prompt -> what the model writes; the first that fits.
+# A text in the prompt -> the model's reply; the first match counts.
 SCRIPT = [
     (r"def magic_function_no_args\(", "```tool_code\nmagic_function_no_args()\n```"),
     (r"def magic_function\(", "```tool_code\nmagic_function(input=3)\n```"),

@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK with its CodeInterpreterTool, alone and beside functions, over one turn and several."""
+"""OpenAI's Agents SDK with its CodeInterpreterTool, alone and with functions, over one turn and several."""
 
 from __future__ import annotations
 

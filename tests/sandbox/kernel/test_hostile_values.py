@@ -1,4 +1,4 @@
-"""What a program does to its own kernel and to others': stolen keys, forged ends, values that act.
+"""Attacks of a program on its own kernel and on others: stolen keys, forged ends, acting values.
 
 Each attempt first where nothing is in its way (a plain interpreter, or kernels without a sandbox), where it
 must come off; then in the place where kernels run.
@@ -157,7 +157,7 @@ lock.acquire(), lock.acquire(timeout=0.5)
 def test_a_forged_end_affects_only_the_programs_own_session(
     place: str, kernel: KernelEngine, unguarded: KernelEngine
 ) -> None:
-    """Nothing keeps a program from saying what is not so of itself: no more than its output is it worth."""
+    """A program can always report a false end of itself; the host trusts it no more than its output."""
     engine = unguarded if place == "none" else kernel
     with cells(engine) as session, cells(engine) as other:
         assert session.start(f"PARENT = None\n{FORGED_END}") == Finished("", 666, "666")

@@ -287,7 +287,7 @@ def test_a_child_in_a_loop_ends_by_its_cpu_limit() -> None:
 
 
 def test_a_program_cannot_reach_its_servers_resources(programs: ProgramServer) -> None:
-    """A program's own words for the acts above; `test_escape` has many more."""
+    """The acts above as a program writes them; `test_escape` has many more."""
     source = """
 import os
 found = []

@@ -1,4 +1,4 @@
-"""What native code in a child may send, hold or do, and what the host makes of it."""
+"""The messages and resources of native code in a child, and how the host limits them."""
 
 from __future__ import annotations
 

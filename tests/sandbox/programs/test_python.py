@@ -112,7 +112,7 @@ KNOWN = {*dir(builtins), *IMPORTED} - set(
 
 
 def expressions_of_cpythons_tests() -> Iterator[str]:
-    """The expressions in the assertions of CPython's own tests that stand for themselves."""
+    """The expressions in the assertions of CPython's own tests that need no other statement."""
     for name in CPYTHON_TESTS:
         spec = importlib.util.find_spec(f"test.{name}")
         if spec is None or spec.origin is None:

@@ -1,4 +1,4 @@
-"""The inspector of several workers: what one has served another shows, to whom it may."""
+"""The inspector of several workers: each shows the requests of all, to authorized viewers."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_requests_are_sent_in_batches_and_immediately_for_a_reader() -> None:
 def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
     error: type[Exception], shown: bool
 ) -> None:
-    """The thread that tells ended with it, and no later request of that worker was shown."""
+    """The sending thread ended with the error, and no later request of that worker was shown."""
 
     def fails() -> str:
         raise error

@@ -236,7 +236,7 @@ def test_the_page_says_why_there_is_no_call(
 def test_the_sentence_writes_tool_choice_in_the_form_of_the_clients_api(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream
 ) -> None:
-    """A client of Messages was told to try a value that its API refuses."""
+    """The sentence advised a client of Messages to try a value that its API refuses."""
     proxy = inspect()
     upstream.reply("Sunny.")
     tool = {"name": "get_weather", "input_schema": GET_WEATHER["function"]["parameters"]}

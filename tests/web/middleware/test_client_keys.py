@@ -1,4 +1,4 @@
-"""Client keys in a file: who is let in, for which models, for how much, and what a reload changes."""
+"""Client keys in a file: which keys are valid, for which models and budgets, and what a reload changes."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def test_a_stream_that_its_client_closed_counts_against_the_budget(
 def test_tokens_of_passed_through_requests_count_against_the_budget(
     start_proxy: StartProxy, tmp_path: Path
 ) -> None:
-    """Embeddings tell of one token; speech of none."""
+    """Embeddings report one token; speech reports none."""
     keys = str(keys_file(tmp_path, alice="tokens_per_day = 2"))
     with other_endpoints() as other:
         ask = asking(start_proxy(base_url=other.base_url, client_keys_file=keys), "alice")

@@ -1,4 +1,4 @@
-"""A client that leaves takes along what ran for it alone: the upstream's answer, programs, cells.
+"""A client's disconnect ends all work for it alone: the upstream's answer, programs, cells.
 
 No stream has anything to write here, and no ping comes in time: what ends, ends because the client was seen
 to leave.

@@ -1,4 +1,4 @@
-"""Addresses of the API: all ways that clients take lead to it, and a wrong one is told the right one."""
+"""Addresses of the API: every spelling that clients use works, and an error names the right address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client keeps here no other client reads, changes, goes on with or deletes.
+"""No client reads, changes, continues or deletes another client's stored objects.
 
 Routes and fields that take an id are found in the application itself: a new one that no table below knows
 fails a test. Each is tried with the key that made the thing, with another key, without a key, and at a
@@ -108,7 +108,7 @@ THINGS = {
     ("conversations", "item_id"): "conversation item",
 }
 NOBODYS = {
-    *{("models", "name"), ("<path:rest>", "rest")},  # the upstream's, for whoever has a key
+    *{("models", "name"), ("<path:rest>", "rest")},  # the upstream's, for every client with a key
     # Each key has its own sessions, whatever their identifiers: tests/web/routes/test_sessions.py.
     *{("sessions", "name"), ("sessions", "execution_id")},
 }
@@ -191,7 +191,7 @@ def test_no_route_gives_an_object_to_another_client(clients: Clients, held: dict
         for ask, status in clients.foreign():
             answered, answer = ask(method, path_of(rule, held), body, kind)
             assert answered == status, (method, rule, answer)
-            # What is not yours and what is not there are told alike.
+            # Objects of others and missing objects get the same answer.
             nothing = ask(
                 method, path_of(rule, {k: _other_id(v) for k, v in held.items()}), body, kind
             )

@@ -1,4 +1,4 @@
-"""Traces: alike for every front, limited in size, and only of requests that were admitted."""
+"""Traces: the same for every front, limited in size, and only of requests with a valid key."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ FRONTS: dict[str, tuple[str, dict[str, Any]]] = {
     "messages": ("messages", {"messages": MESSAGES, "max_tokens": 50}),
 }
 REPLIES = {
-    # Long enough for a comment or two between its words; that there are some is no matter of this test.
+    # Long enough for a comment or two between its words; this test does not check them.
     "whole": Reply(chunks=["One\u2028line\r\n", "and é\n\n", "data: x"], delay=0.1),
     "broken off": Reply(chunks=["One", "two"], fault="drop", after=1),
 }
 
 
 def written(frame: bytes) -> bytes:
-    """The frame as the library writes what stands in it."""
+    """The frame as the library writes its content."""
     fields: dict[str, list[str]] = {}
     for line in frame.decode().split("\n"):
         name, _, value = line.partition(": ")

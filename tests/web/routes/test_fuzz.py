@@ -131,7 +131,7 @@ def bodies() -> list[tuple[str, Any]]:
 
 
 def reply(body: Any) -> str:
-    """A model that calls the first tool it is told of with nothing in particular, or talks."""
+    """A model that calls the first tool of its prompt with arbitrary arguments, or talks."""
     told = json.dumps(body)
     names = re.findall(r"def (\w+)\(", told)
     return f"```tool_code\n{names[0]}(1)\n```" if names else "Hello there."

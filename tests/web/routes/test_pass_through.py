@@ -1,4 +1,4 @@
-"""What is the upstream's own affair goes straight to it: through the official SDK, and by hand."""
+"""Requests that only concern the upstream are passed through: by the official SDK, and by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an upstream sends together leaves together, and what comes alone leaves at once."""
+"""Events that arrive together are sent together; a single event is sent immediately."""
 
 from __future__ import annotations
 

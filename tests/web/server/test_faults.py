@@ -1,6 +1,6 @@
-"""What goes wrong around the proxy, and what its client sees: the table of docs/reliability.md, tried.
+"""Faults around the proxy, and the errors that its client sees: the table of docs/reliability.md, tested.
 
-A real server process in front of an upstream that fails as it is told; `make test-faults` runs all of it.
+A real server process in front of an upstream that fails on request; `make test-faults` runs all of it.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def test_a_model_that_hangs_in_its_probe_is_emulated(
 def test_a_damaged_database_ends_programs_but_not_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy starts, says so in its log, and answers; the damaged file stays for whoever looks into it."""
+    """The proxy starts, says so in its log, and answers; the damaged file stays for inspection."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     store = tmp_path / "tool-use-api-emulator" / "emulator.sqlite"
     store.parent.mkdir()

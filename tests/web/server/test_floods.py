@@ -1,6 +1,6 @@
 """Slow clients, too many of them, and clients that ask too much: the real server process.
 
-Operators' routes answer all the while, and whoever asks for no more than his share is served.
+Operators' routes answer all the while, and every client within its limits is served.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def silent() -> Iterator[ScriptedUpstream]:
 def test_operators_are_answered_while_every_thread_holds_a_stream(
     silent: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    """The next ones wait, those behind them are told to come again, and there is room when one ends."""
+    """The next requests wait, later ones get a 503 with Retry-After, and a stream's end frees a slot."""
     options = ("--threads", "32", "--database", ":memory:")
     options += ("--ping-seconds", "0.2")  # a client that has left is seen at the next one
     with proxy(silent.base_url, tmp_path / "log", *options) as (_, url):
@@ -150,7 +150,7 @@ def test_a_slowly_sent_head_does_not_keep_its_connection_alive(
 
             thread = threading.Thread(target=drip)
             thread.start()
-            heard(connection)  # comes to its end all the same
+            heard(connection)  # reaches its end anyway
             ended.set()
             thread.join()
 

@@ -1,4 +1,4 @@
-"""What goes wrong with the machine under the proxy: kills, full and read-only disks, a PostgreSQL that goes.
+"""Faults of the machine: kills, full and read-only disks, a PostgreSQL that stops.
 
 Real server processes, each with a store and a folder of its own; `make test-faults` runs all of it.
 """
@@ -94,7 +94,7 @@ class Kept:
         body = {"model": "m", "messages": self.messages, "tools": TOOLS}
         [call] = send(f"{url}/v1/chat/completions", body)[2]["choices"][0]["message"]["tool_calls"]
         assert call["function"]["name"] == "book"
-        assert len(upstream.requests) == asked, "the program goes on without the model"
+        assert len(upstream.requests) == asked, "the program resumes without the model"
 
 
 def begun_json(url: str, path: str, body: Any) -> socket.socket:
@@ -225,7 +225,7 @@ def test_an_interpreter_that_was_named_by_a_relative_path_has_its_sandbox(
 def test_a_read_only_disk_ends_storage_but_not_the_service(
     upstream: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All is kept for the run, in memory and in the system's temporary folder."""
+    """For this run all data is in memory and in the system's temporary folder."""
     upstream.default = "Hello."
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -275,7 +275,7 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
 def test_thirty_concurrent_containers_each_have_their_own_variables(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    """More than there may be kernels: what finds no room is told to come again, and then finds it."""
+    """More containers than kernels: without a free one a request gets a 503, and succeeds later."""
     options = ("--max-kernels", "12", "--interpreter-idle-seconds", "0", "--database", ":memory:")
     with proxy(upstream.base_url, tmp_path / "log", *options) as (_, url):
 

@@ -54,7 +54,7 @@ def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) ->
             url,
         ),
     ):
-        process.wait_for("Try:")  # behind it all is settled
+        process.wait_for("Try:")  # after it everything is ready
         before = collections(url)
         body = {
             "model": "m",
@@ -196,7 +196,7 @@ BROKEN_BODIES = {
     "a chunk size that is no number": (CHUNKED, b"ZZ\r\n"),
     "a chunk size that is negative": (CHUNKED, b"-1\r\n"),
     "a chunk size without an end": (CHUNKED, b"1" * 100_000),
-    "a chunk that is longer than it says": (CHUNKED, b"1\r\n{}}}}\r\n0\r\n\r\n"),
+    "a chunk that is longer than declared": (CHUNKED, b"1\r\n{}}}}\r\n0\r\n\r\n"),
     "a trailer that is none": (CHUNKED, b"2\r\n{}\r\n0\r\n\x00\xff: \r\n\r\n"),
     "chunks that stop": (CHUNKED, b"5\r\n{"),
     "less than its length": (b"content-length: 50\r\n", b"{"),

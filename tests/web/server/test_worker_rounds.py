@@ -1,4 +1,4 @@
-"""Rounds of the worker's own loop, driven by hand with real sockets: who gives way, and when."""
+"""Rounds of the worker's own loop, driven by hand with real sockets: which connection is closed, and when."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def worker(listener: socket.socket) -> Iterator[Worker]:
         config.set(name, value)
     worker = Worker(1, os.getppid(), [listener], None, 60, config, Logger(config))
     worker.wsgi = answer
-    worker.descriptors = 1  # whoever comes next takes the place of another
+    worker.descriptors = 1  # the next connection replaces another one
     worker.tpool = worker.get_thread_pool()
     worker.method_queue.init()
     with closing(ListenerFirst(listener)) as worker.poller, closing(worker.method_queue):

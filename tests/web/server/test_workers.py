@@ -1,4 +1,4 @@
-"""Several workers behind one port: what one has begun, another goes on with, also if the first is killed."""
+"""Several workers on one port: each continues the work of the others, also of a killed one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_worker_continues_the_work_of_the_first(
         chain = {"model": "m", "input": "And you?", "previous_response_id": said["id"]}
         one.ask(second, "/v1/responses", chain)
         asked = [json.dumps(body["messages"]) for body in upstream.requests]
-        assert len(asked) == 5, "the program went on without the model"
+        assert len(asked) == 5, "the program continued without the model"
         assert "12" in asked[3]
         assert "Good day." in asked[4]
         # The kernel ended with the worker that had started it, and the next cell says so.
@@ -111,7 +111,7 @@ def test_a_forged_row_signals_no_process(upstream: ScriptedUpstream, tmp_path: P
 
 @pytest.mark.nightly
 def test_a_background_response_is_polled_and_cancelled_at_any_worker(tmp_path: Path) -> None:
-    """One that was made by a worker that is killed is told as failed; it was in progress for an hour."""
+    """The response of a killed worker is reported as failed; it stayed in progress for an hour."""
     with (
         ScriptedUpstream(default=SILENT) as upstream,
         two_workers(upstream, tmp_path) as one,
