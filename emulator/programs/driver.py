@@ -66,7 +66,7 @@ class Driver:
         finally:
             metrics.PROGRAM_RUNS.labels(status).inc()
             if self.open_run is not None:
-                self.open_run.keep(run, outcome)
+                self.open_run.keep_open(run, outcome)
             else:
                 run.close()
 

@@ -41,7 +41,7 @@ class OpenRun:
             return None
         return run
 
-    def keep(self, run: ProgramRun, outcome: Outcome) -> None:
+    def keep_open(self, run: ProgramRun, outcome: Outcome) -> None:
         """Keep the run open if it can continue; close it otherwise."""
         self._single_calls = self._single_calls + 1 if len(outcome.calls) == 1 else 0
         if run.is_open and run.rest():

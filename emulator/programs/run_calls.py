@@ -12,7 +12,7 @@ A call of the program takes one of these transitions:
   (law 3), or a tool that the model calls itself has returned (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
-acting call is sent after a failure that was not looked at. A program is not trusted: what it says about its
+acting call is sent after a failure that was not looked at. A program is not trusted: its claims about its
 own calls (`batch`, `unlooked`, `skips_output`) can make a valid call, never an invalid one.
 """
 
@@ -214,11 +214,11 @@ class RunCalls:
     def _failure_reason(self, unlooked: Sequence[int]) -> str:
         """Why no further call is made: the first refusal, or the first failure among ``unlooked``; "" if
         there is none."""
-        made = list(enumerate(self.recorded[: len(self.sites)]))
-        for place, record in made:
+        records = list(enumerate(self.recorded[: len(self.sites)]))
+        for place, record in records:
             if record.failure is Failure.REFUSED:
                 return f"the user rejected {self._described(place)}"
-        for place, record in made:
+        for place, record in records:
             if record.failure is not None and place in unlooked:
                 name = self._described(place)
                 return f"{name} failed, and the program had not checked its result"

@@ -72,16 +72,16 @@ class Toolset:
     def subset(self, tools: Iterable[Tool]) -> Toolset:
         """The toolset with only these of its tools, in their order, and the models that they use."""
         chosen = set(map(operator.attrgetter("name"), tools))
-        kept = tuple(tool for tool in self.tools if tool.name in chosen)
-        texts = [tool.return_type.annotation for tool in kept]
-        texts += [argument.annotation for tool in kept for argument in tool.arguments]
+        selected = tuple(tool for tool in self.tools if tool.name in chosen)
+        texts = [tool.return_type.annotation for tool in selected]
+        texts += [argument.annotation for tool in selected for argument in tool.arguments]
         used: set[str] = set()
         by_name = {model.name: model for model in self.models}
         while texts:
             named = by_name.keys() & set(_IDENTIFIER.findall(texts.pop())) - used
             used |= named
             texts += [part.annotation for name in named for part in by_name[name].fields]
-        return Toolset(kept, tuple(model for model in self.models if model.name in used))
+        return Toolset(selected, tuple(model for model in self.models if model.name in used))
 
     @cached_property
     def index(self) -> ToolIndex:

@@ -106,19 +106,19 @@ def _not_run(trace: Trace, last: Turn) -> str:
     if not rule:
         return ""
     was_asked = any(turn.verdict == "doubtful" for turn in trace.turns[:-1])
-    asked = " The model was asked whether to run it, and did not say RUN." * was_asked
+    question = " The model was asked whether to run it, and did not say RUN." * was_asked
     way = _SHOWN.get(rule, f"{_required(trace)} runs what is a call")
-    return f"Code was shown to the user, not run ({rule}).{asked} The way out: {way}."
+    return f"Code was shown to the user, not run ({rule}).{question} The way out: {way}."
 
 
 def _declined(trace: Trace) -> str:
     """The last reply is an answer in words."""
     required = _required(trace)
-    asked = next((turn for turn in trace.turns[:-1] if turn.verdict in _QUESTIONS), None)
-    if asked is not None:
-        fault = f" (\u201c{_fault(asked)}\u201d)" * (asked.verdict == "invalid")
+    questioned = next((turn for turn in trace.turns[:-1] if turn.verdict in _QUESTIONS), None)
+    if questioned is not None:
+        fault = f" (\u201c{_fault(questioned)}\u201d)" * (questioned.verdict == "invalid")
         return (
-            f"The model was asked {_QUESTIONS[asked.verdict]}{fault}, and answered without a call."
+            f"The model was asked {_QUESTIONS[questioned.verdict]}{fault}, and answered without a call."
             f" {required} asks for one until the repair attempts are used up."
         )
     if trace.has_results:

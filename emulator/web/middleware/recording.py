@@ -70,8 +70,8 @@ class Recording:
         @response.call_on_close
         def finish() -> None:
             if not trace.background:
-                left = disconnect is not None and disconnect.happened
-                self._requests.finish(trace, disconnected=left)
+                disconnected = disconnect is not None and disconnect.happened
+                self._requests.finish(trace, disconnected=disconnected)
 
         return response
 

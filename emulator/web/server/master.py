@@ -180,13 +180,13 @@ def _allow_descriptors(count: int, least: int) -> None:
 
 
 def _descriptors_for_requests() -> float:
-    """How many files this process may open for clients and upstreams: half of what is left, at least, since
+    """How many files this process may open for clients and upstreams: half of the free descriptors, at least, since
     programs, kernels and the database need some too."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed == resource.RLIM_INFINITY:
         return math.inf
-    left = allowed - _open_descriptors()
-    return left - min(_OTHER_DESCRIPTORS, left // 2)
+    free = allowed - _open_descriptors()
+    return free - min(_OTHER_DESCRIPTORS, free // 2)
 
 
 def _open_descriptors() -> int:

@@ -92,8 +92,8 @@ def attribute(value: Any, name: str) -> Any:
             args = ([one if (text := number_text(one)) is None else text for one in args[0]],)
         parts = args[0] if name == "join" and args else (*args, *kwargs.values())
         failed = failed_in(parts)
-        made = found(*args, **kwargs)
-        return failure(made, failed) if failed else made
+        result = found(*args, **kwargs)
+        return failure(result, failed) if failed else result
 
     return carry
 

@@ -242,8 +242,8 @@ class Turn:
 
     group: int
     """Equal for what runs at the same time."""
-    made: Counter[Any] = field(default_factory=Counter)
-    """How many calls it has made at each place."""
+    call_counts: Counter[Any] = field(default_factory=Counter)
+    """The number of calls that the turn has made at each place."""
 
 
 TURNS: list[Turn] = []

@@ -123,14 +123,14 @@ def is_failed(value: Any) -> bool:
 
 
 def failure(value: Any, failed: Iterable[int], *, raises: bool = False) -> Any:
-    """`value`, or what was made of it, as a failure of the calls at the positions `failed`."""
+    """`value`, or a value derived from it, as a failure of the calls at the positions `failed`."""
     if type(value) in (list, tuple):
         return type(value)(failure(item, failed) for item in value)
     if not isinstance(value, str | dict):
         return value
-    made = FailedText(value) if isinstance(value, str) else FailedDict(value)
-    made.failed, made.raises = frozenset(failed), raises
-    return made
+    marked = FailedText(value) if isinstance(value, str) else FailedDict(value)
+    marked.failed, marked.raises = frozenset(failed), raises
+    return marked
 
 
 def plain_text(text: str) -> str:

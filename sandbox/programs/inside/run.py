@@ -189,8 +189,8 @@ class Run:
         elif loop.TURNS:
             turn = loop.TURNS[-1]
             place = (frame.f_code, frame.f_lasti) if frame.f_code.co_filename == FILE else name
-            turn.made[place] += 1
-            key = (turn.group, place, turn.made[place])
+            turn.call_counts[place] += 1
+            key = (turn.group, place, turn.call_counts[place])
         else:
             return 0
         return self._batches.setdefault(key, len(self._batches) + 1)
@@ -264,10 +264,10 @@ class Run:
 
     def _print(self, *values: Any, **options: Any) -> None:
         if self._pending and (options.get("file") or sys.stdout) is self._output:
-            skipped, given = self._skipped, values
-            values = self._evaluate_quietly(lambda: tuple(map(str, given)))
+            skipped, arguments = self._skipped, values
+            values = self._evaluate_quietly(lambda: tuple(map(str, arguments)))
             if is_unknown(values):
-                self._skipped = skipped or not all(map(_has_text, given))
+                self._skipped = skipped or not all(map(_has_text, arguments))
                 return
         shown = (plain_text(str(value)) if is_failed(value) else value for value in values)
         builtins.print(*shown, **options)  # noqa: T201 - the program does
