@@ -97,6 +97,14 @@ class Configuration:
     @property
     def notes(self) -> list[str]:
         """Notes on consequences that the operator may not expect."""
+        notes = [] if self.settings.local_model or self.settings.upstreams else self._base_url_notes
+        ignored = filter(removed_settings.is_ignored, removed_settings.REMOVED)
+        notes += [f"{place}: has no effect any more" for place in map(self.place, ignored) if place]
+        return [*map(shown_text, notes)]
+
+    @property
+    def _base_url_notes(self) -> list[str]:
+        """Notes on a base URL that was changed, and on keys that are not sent to it."""
         notes = []
         original = self._original_base_url
         if original and original.rstrip("/") != self.settings.base_url:
@@ -109,11 +117,7 @@ class Configuration:
             f"set the key for it with --api-key or {PREFIX}API_KEY"
             for variable in self._provider_defaults.unsent
         ]
-        if self.settings.local_model or self.settings.upstreams:
-            notes = []
-        ignored = filter(removed_settings.is_ignored, removed_settings.REMOVED)
-        notes += [f"{place}: has no effect any more" for place in map(self.place, ignored) if place]
-        return [*map(shown_text, notes)]
+        return notes
 
     @property
     def _original_base_url(self) -> str:
@@ -185,7 +189,7 @@ def read(
         for problem in error.errors():
             if problem["type"] != "extra_forbidden" or problem["loc"][1:]:  # see _unknown_keys
                 lines.setdefault(_place_of(file, problem), _problem_line(flags, file, problem))
-        # Of a union, only the member of which a part is wrong.
+        # A problem inside of a value replaces the problem of the whole value, of another union member.
         problems += [
             line
             for place, line in lines.items()

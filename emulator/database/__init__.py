@@ -1,17 +1,23 @@
-"""The database: rows that outlive a request, and what all processes of a proxy share.
+"""The database: rows that outlive a request, and state that all processes of a proxy share.
 
     documents     values of one type under keys, which expire: responses, programs, the history
-    leases        at most so many holders of a name; one that dies loses it
-    counters      requests per minute, tokens per minute and day
-    rows          statements and transactions, for tables of one's own: files, containers
+    leases        a limited number of holders of a name; a holder that dies loses its lease
+    counters      open requests, requests per minute, tokens per minute and day
+    rows          statements and transactions for the tables of other rooms: files, containers
 
 A database is SQLite (`sqlite`) or PostgreSQL (`postgres`). Every query is in the SQL that both have, with
-``:name`` for each value. A process is a replica: it has a connection of its own and no other way to the other
-processes, whether they are workers of the same machine or replicas elsewhere.
+``:name`` for each value. A process is a replica: it has its own connections, and no other way to reach the
+other processes, whether they are workers of the same machine or replicas elsewhere.
 
-Laws: what is read is validated as data; a failure is `DatabaseFailed` within about a second (for a lock that
-another replica has in PostgreSQL, five), and nobody waits for another's wait; nothing is computed, opened or
-sent within a transaction.
+The states of a lease are in `leases`, those of an unreachable PostgreSQL in `postgres`. A document is stored,
+then expires, is deleted, or is dropped as the oldest above its kind's budget.
+
+What may never happen:
+
+* data is used before it is validated: another program may have written it;
+* a request hangs on the database: a failure is `DatabaseFailed` within about a second (within five for a lock
+  that another replica has in PostgreSQL), and no thread waits for another's wait;
+* something is computed, opened or sent within a transaction: others wait for its lock.
 
 Start at `database.Database`, then `documents`.
 """

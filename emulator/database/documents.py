@@ -1,10 +1,10 @@
 """Values of one type under keys, which expire.
 
-What is read is validated as that type, and anything else is no value: a database that another program can
-write to gives data, never code.
+A stored value is validated as that type when it is read, and ignored if it is invalid: another program may
+have written it.
 
-Each kind of documents has a budget of its own: above it, its oldest go. Expired ones, and what is above the
-budget, are removed once a minute or when much has been written, by the process that writes then.
+Each kind of documents has its own budget, above which the oldest are removed. The process that writes removes
+them, and expired ones, once a minute and after many bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leases: at most so many holders of a name, in all processes. A process that dies loses its own.
+"""Leases: a limited number of holders of a name, over all processes. A process that dies loses its leases.
 
     free ── take ──► held ── release ──► free
                       │ renewed every `_RENEW_SECONDS` └ not renewed for `LEASE_SECONDS` (the holder is

@@ -1,15 +1,26 @@
-"""What the model saw of a conversation, and the client does not show: one log.
+"""The log of what the model saw of a conversation and its client does not show.
 
-A client knows calls, results and the words of answers. The model also saw its programs with their output,
-replies that it was asked to repair, cells and hosted calls with their results. Each answer is one row:
+A client's history has calls, results and the words of answers. The model also saw its programs with their
+output, replies that it was asked to repair, cells, and hosted calls with their results. One answer has up to
+three rows:
 
-    answer    what the model saw of it                 by the answer, as the client will show it
-    open      the program that waits for its results   by the call ids of the answer
-    results   hosted calls that the answer has made    by the last result of the request that it answers
+    results   results of its hosted calls              key: the last result in its request
+    answer    the messages of the model's history      key: the answer, as the client will show it (`keys`)
+    open      the program that waits for results       key: the ids of the answer's calls
 
-The next request is recalled in one query: `History.recalled` is the client's history with the messages that
-it lacks, and each answer carries what the model saw of it (`Seen`). What is not found is shown as the client
-has it. `keys` says when two answers are the same.
+The states of an answer:
+
+* **in progress**: each hosted result is stored before anything reads it, so a repeated request reads the
+  result instead of making the call again (`History.save_result`);
+* **stored**: `History.append` writes the other rows before the answer's last event. The next request recalls
+  all answers of its history in one query; `History.recalled` has the messages that the client lacks, and each
+  answer carries what the model saw of it (`Seen`);
+* **ambiguous**: only the conversation identifies the answer, and another one was stored under its key. The
+  row becomes empty: neither is recalled;
+* **forgotten**: expired, too large or damaged. The model sees the history as the client has it.
+
+What may never happen: a hosted call is made twice (if the results cannot be read, the request is an error);
+a client recalls another client's answer; a stored answer changes, except to *ambiguous*.
 """
 
 from emulator.history.log import History, recall

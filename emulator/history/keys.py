@@ -1,10 +1,11 @@
-"""When two answers are the same answer.
+"""Keys of answers: when two answers are the same.
 
-An answer with calls is known by the id of its first call, which nobody can guess. One that follows results is
-known by the id of the last result and its words. Any other is known by the whole conversation up to and
-including it, as the client shows it: model, kinds of tools, and each message without ids and white space,
-which clients rewrite, and without the places where an answer is cut into messages. Two users behind one
-client key may have the same such conversation: then neither is recalled (`log`).
+An answer with calls is identified by the id of its first call, which cannot be guessed. An answer that
+follows results is identified by the id of the last result and its own words. Any other is identified by the
+whole conversation up to and including it, as the client shows it: model, kinds of tools, and each message
+without ids and white space, which clients rewrite, and without the places where an answer is cut into
+messages. Two users behind one client key may have the same such conversation: then neither is recalled
+(`log`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,23 @@
-"""Cells in containers: kernels that keep their state, files, approvals.
+"""Run cells in containers: kernels that keep their state, files and approvals.
 
-In: a cell and its container. Out: what the cell prints, draws and writes, call by call if it calls a
-client's functions. A container outlives its kernel: files belong to the host (`emulator.storage`), and
-`file_sync` copies them into each new kernel and out again.
+Input: a cell and its container. Output: the cell's text, pictures and files, and its calls of a client's
+functions. A container outlives its kernels: its files belong to the host (`emulator.storage`), and
+`file_sync` copies them into each new kernel and out again; its variables end with the kernel.
 
-Laws: one cell at a time in a container; everything that comes out of a kernel is data, bounded, and never
-parsed as code; a cell that waits for a client's result waits inside its kernel and is never run twice.
+The states, each at the head of its module:
 
-Each process has the kernels that it started; `SharedKernels` lets the others use them, one at a time.
+* of a request to run a cell: `interpreter`; while it waits for a person's approval: `approvals`;
+* of the cell: `cell`. It runs, waits for results inside its kernel, resumes, and completes or fails;
+* of a container's kernel, as one process has it: `container_kernel`. A lost kernel is reported to the next
+  cell, once;
+* of a kernel that several processes use, one at a time: `shared_kernels`.
 
-Start at `interpreter.Interpreter.run`, then `container_kernel` (the states of a kernel) and `cell` (one run).
+What may never happen:
+
+* two cells run in a container at the same time;
+* a cell runs twice: it has side effects. Without its kernel, its results are an ordinary turn of the model;
+* output of a kernel is parsed as code, or has no limit;
+* two replicas use one kernel at the same time.
+
+Start at `interpreter.Interpreter.run`.
 """

@@ -68,7 +68,7 @@ def create_app(
 
     ``upstream`` replaces every upstream in the settings; ``programs`` runs tool programs; ``kernels`` returns
     the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs;
-    ``run_folder`` is what several workers share.
+    ``run_folder`` is the folder that the workers of this run share; None for a single worker.
     """
     services = open_services(settings, upstream, programs, kernels, hosted, now, run_folder)
     try:
@@ -97,7 +97,7 @@ def create_app(
 
 
 def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
-    """Add the API at ``/v1``; `Doors` knows other ways to it."""
+    """Add the API at ``/v1``; `Doors` maps the other addresses that clients use to it."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     require_key(api, settings, services.client_keys, services.now)
@@ -127,11 +127,11 @@ def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
 
 
 def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) -> None:
+    """Add the inspector's pages at ``/`` and ``/inspector``; `Access` decides who may read them."""
     settings, requests = services.settings, services.requests
-    stores = services.stores
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
-    access = Access(settings, recognize, stores.database)
+    access = Access(settings, recognize, services.stores.database)
     inspector = make_inspector(access, pages, requests.reader, check_limits)
     playground = Playground(Conversed(services.conversations, services.threads))
     add_playground(inspector, pages, playground, services.pipeline, settings, requests.reader)
@@ -151,7 +151,8 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
 
 
 def _add_hooks(app: Flask, settings: Settings) -> None:
-    """Add the hooks around every route. Those before it run in this order, those after it in reverse."""
+    """Add the hooks around every route. Flask runs hooks before a request in this order, hooks after it in
+    reverse."""
     app.before_request(request_log.begin)
     app.before_request(loop_guard(settings))
     app.before_request(guard(settings))

@@ -72,7 +72,7 @@ class Stores:
     files: Files
     containers: Containers
     is_kept: bool
-    """They outlive this run."""
+    """The stores outlive this run."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def open_services(
 ) -> Services:
     """Open all services. The caller closes ``upstream``, ``programs`` and ``kernels`` if it passes them.
 
-    ``run_folder`` is that of several workers, which ends with them.
+    ``run_folder`` is the folder that the workers of this run share, removed when they end; None for a single
+    worker.
 
     Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
@@ -141,9 +142,9 @@ def open_services(
             stores = _open_stores(opening, settings, now, run_folder)
         leases = Leases(stores.database)
         opening.callback(leases.close)
-        own = open_database(MEMORY, now)
-        opening.callback(own.close)
-        counters = Counters(stores.database, leases, own)
+        fallback = open_database(MEMORY, now)
+        opening.callback(fallback.close)
+        counters = Counters(stores.database, leases, fallback)
         budgets = None if client_keys is None else Budgets(counters)
         upstreams = Upstreams(
             settings,
@@ -215,7 +216,8 @@ def open_services(
 
 @contextmanager
 def _in_turn(run_folder: Path | None) -> Iterator[None]:
-    """One worker after the other: the first makes the tables, and may have much to read of an old version."""
+    """Open the stores in one worker at a time: the first makes the tables, and may read the data of an old
+    version."""
     if run_folder is None:
         yield
         return
@@ -227,7 +229,7 @@ def _in_turn(run_folder: Path | None) -> Iterator[None]:
 def _open_stores(
     opening: ExitStack, settings: Settings, now: Callable[[], float], run_folder: Path | None
 ) -> Stores:
-    """Raises `StorageFailed` if a database or folder cannot be used that the operator has named."""
+    """Raises `StorageFailed` if a database or folder that the operator has named cannot be used."""
     database, is_kept = _open_database(settings, now, run_folder)
     opening.callback(database.close)
     place = settings.files_dir

@@ -180,8 +180,8 @@ def _allow_descriptors(count: int, least: int) -> None:
 
 
 def _descriptors_for_requests() -> float:
-    """How many files this process may open for clients and upstreams: half of the free descriptors, at least, since
-    programs, kernels and the database need some too."""
+    """The number of files that this process may open for clients and upstreams: at least half of the free
+    descriptors, since programs, kernels and the database need some too."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed == resource.RLIM_INFINITY:
         return math.inf

@@ -30,7 +30,7 @@ MAX_HEAD_BYTES = 64 * 1024
 _RESERVED_CONNECTIONS = 16
 """Connections that are kept free for new clients, but at most a quarter of all."""
 _HEAD_SECONDS = 0.5
-"""Age from which a connection without a head may have to make room."""
+"""A connection without a head is closed to make room only if it is older."""
 _DRAIN_SECONDS = 0.2
 """Longest wait for the part of a body that the application did not read."""
 _READ_BYTES = 64 * 1024
@@ -61,7 +61,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """Time that a client has for a head, and for a body before its rate counts."""
     drain_seconds = 0.0
     descriptors = math.inf
-    """Files to open for clients, and for the upstream of each request; the master sets it."""
+    """The number of files to open for clients and for the upstreams of their requests; the master sets it."""
     end_requests: Callable[[], None]
     """Ends open requests with an error; the master sets it."""
 
@@ -70,8 +70,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._round = 0
         """Counts the rounds in which the loop has handled all events."""
         self._awaiting_head: dict[Connection, int] = {}
-        """Oldest first, with the round in which each was registered."""
+        """The connections without a complete head, oldest first: the round in which each was registered."""
         self._closing: dict[Connection, None] = {}
+        """The connections that wait for their clients to close, oldest first."""
 
     # Accepting.
 
@@ -136,7 +137,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 connection.sock.send(response)
         self._close(connection)
 
-    # Answering, and after it.
+    # The end of a request, and the next one on its connection.
 
     def finish_request(self, conn: Connection, fs: Future[Any]) -> None:
         """Like the base class, but bytes of the next request are treated as the start of a head."""
@@ -214,7 +215,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _make_room(self) -> None:
         """Close connections without a request until there is room for new ones."""
-        # Above it the base class does not accept: what has come can still reach its upstream.
+        # The base class accepts up to this number. Each request needs a second descriptor, for its upstream.
         self.worker_connections = min(self.cfg.worker_connections, self.descriptors - self._busy)
         limit = self.worker_connections - min(_RESERVED_CONNECTIONS, self.worker_connections // 4)
         while self.nr_conns > limit and self._close_one():
@@ -232,7 +233,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             time.sleep(_NO_DESCRIPTORS_SECONDS)
 
     def _close_one(self) -> bool:
-        """Close the connection that is needed least. Return False if all have a request."""
+        """Close the least needed connection: a closing one, else one whose head is late, else one kept alive.
+
+        Return False if all have a request.
+        """
         if self._closing:
             self._end_closing(next(iter(self._closing)))
         elif self._awaiting_head and self._is_late(oldest := next(iter(self._awaiting_head))):
@@ -246,8 +250,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return True
 
     def _is_late(self, connection: Connection) -> bool:
-        """Return False for a new connection: its head may be on its way, or in its socket until a whole round
-        has passed."""
+        """Return True if the head should have been read: the connection is old enough, and a whole round has
+        passed in which the loop would have read an arrived head."""
         age = time.monotonic() - (connection.timeout - self.client_seconds)
         return age > _HEAD_SECONDS and self._round - self._awaiting_head[connection] > 1
 
