@@ -16,7 +16,7 @@ from tests.support.scripted import ScriptedUpstream
 pytestmark = pytest.mark.skipif(not AIDER.environment.installed, reason="aider is not installed")
 
 
-def test_aider_mends_a_file_until_its_test_passes(
+def test_aider_repairs_a_file_until_its_test_passes(
     start_proxy: StartProxy,
     upstream: ScriptedUpstream,
     home: Path,

@@ -129,7 +129,7 @@ def test_a_request_without_usable_tools_is_not_constrained(
     assert "response_format" not in upstream.requests[0]
 
 
-def test_an_answer_in_a_format_leaves_a_required_call_constrained(
+def test_a_required_call_is_constrained_also_with_an_answer_format(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(OSLO)

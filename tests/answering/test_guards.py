@@ -132,7 +132,7 @@ def test_a_repeated_call_is_sent_if_no_better_reply_comes(
     assert len(upstream.requests) == 1 + len(later)
 
 
-def test_without_a_budget_a_call_is_not_asked_about(
+def test_without_a_budget_a_repeated_call_is_sent_without_a_question(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(repair_attempts=0), api_key="k", max_retries=0)
@@ -239,7 +239,7 @@ def test_a_repair_beyond_the_context_length_reports_the_first_fault(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_empty_answer_is_asked_for_again(
+def test_an_empty_answer_is_requested_again(
     client: openai.OpenAI, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     upstream.reply(" \n", "Here I am.")

@@ -264,7 +264,9 @@ def test_a_fault_in_a_native_reply_never_reaches_the_client(
         ]
 
 
-def test_one_call_at_a_time_is_one_call(native: openai.OpenAI, upstream: ScriptedUpstream) -> None:
+def test_without_parallel_tool_calls_one_native_call_is_sent(
+    native: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
     two = [call("get_weather", '{"city": "London"}'), call("get_weather", '{"city": "Oslo"}', 1)]
     upstream.reply(frames(*two))
     assert streamed(native, parallel_tool_calls=False)[1] == [LONDON]
@@ -383,7 +385,7 @@ def test_fields_that_are_null_inside_of_tools_stay(
     assert upstream.requests[0]["tools"] == [tool]
 
 
-def test_after_the_budget_there_is_an_honest_error(
+def test_a_native_call_that_stays_invalid_is_an_error_after_the_budget(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(tools="native", repair_attempts=1)

@@ -189,7 +189,7 @@ def test_a_habit_never_rewrites_the_system_message_of_a_conversation_under_way(
     assert list(map(told_habit, upstream.requests[-2:])) == [True, True]
 
 
-def test_a_conversation_keeps_the_line_on_its_habit_when_the_model_changes_it(
+def test_a_change_of_the_models_habit_does_not_change_a_conversations_instructions(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     states = iter("abcdefghijklmnop")

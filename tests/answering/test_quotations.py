@@ -51,7 +51,7 @@ FETCHED = conversation(result=PAGE)
 
 @BOTH
 @pytest.mark.parametrize("answer", ["NO", "No, I only quoted it.", "**NO**"])
-def test_a_quotation_is_asked_about_and_stays_prose(
+def test_a_quotation_causes_a_question_and_stays_prose(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, answer: str
 ) -> None:
     upstream.reply(QUOTED, answer)
@@ -208,7 +208,7 @@ SHOWN = [
 @pytest.mark.parametrize("message", SHOWN)
 @pytest.mark.parametrize("role", ["user", "system"])
 @pytest.mark.parametrize("dialect", ["Python", "DSML"])
-def test_a_quoted_part_of_a_message_is_asked_about(
+def test_a_quoted_part_of_a_message_causes_a_question(
     client: openai.OpenAI,
     upstream: ScriptedUpstream,
     ask: Any,
@@ -425,7 +425,7 @@ def test_without_a_budget_a_quotation_is_prose(
 
 
 @BOTH
-def test_a_required_call_that_is_quoted_is_asked_about_too(
+def test_a_required_call_that_is_quoted_causes_a_question_too(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(FENCE, FENCE)

@@ -258,7 +258,7 @@ def code(events: list[Event]) -> str:
     st.booleans(),
     st.data(),
 )
-def test_what_is_called_does_not_depend_on_how_the_reply_is_cut(
+def test_the_calls_do_not_depend_on_how_the_reply_is_cut(
     reply: str, begins: ReasoningStart, cut_off: bool, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=6)))

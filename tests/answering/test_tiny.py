@@ -59,7 +59,7 @@ def turn(messages: list[dict[str, Any]], choice: CallPolicy | None = None) -> An
         ("", ["get_weather", "send_mail"], False),
     ],
 )
-def test_functions_that_share_words_with_the_request_are_kept_the_likeliest_last(
+def test_functions_that_share_words_with_the_request_are_shown_the_likeliest_last(
     request_text: str, names: list[str], evident: bool
 ) -> None:
     kept = shortlist(Toolset.parse(TOOLS).tools, request_text)

@@ -326,7 +326,7 @@ def test_a_request_that_breaks_anthropics_rules_is_refused_at_its_place(
 
 
 @needs_bubblewrap
-def test_a_container_that_is_gone_is_an_error_and_without_it_the_model_is_asked(
+def test_a_missing_container_is_an_error_and_a_request_without_it_is_an_ordinary_turn(
     claude: anthropic.Anthropic, proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(code_block(LOOP), "I do not know.")

@@ -303,7 +303,7 @@ def test_an_error_about_a_server_names_the_clients_place(
     assert (error.param, error.message) == (expected, f"{expected} is bad.")
 
 
-def test_a_list_in_the_request_is_not_asked_for_again() -> None:
+def test_a_tool_list_in_the_request_is_used_instead_of_the_servers() -> None:
     listing = {"type": "mcp_tool_listing", "mcp_server_name": "dice", "tools": [ROLL]}
     other = {**TOOLSET, "mcp_server_name": "other", "tools": [ROLL]}
     chat = chat_request(request([DICE], TOOLSET, other, blocks=[listing]))

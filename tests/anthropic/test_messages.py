@@ -280,7 +280,7 @@ def test_the_events_of_a_stream_come_in_anthropics_order(
     ]
 
 
-def test_long_arguments_come_in_pieces(
+def test_long_arguments_are_sent_in_pieces(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream
 ) -> None:
     place = "x" * 3000
@@ -318,7 +318,7 @@ HOSTED = [
 ]
 
 
-def test_tools_that_another_service_runs_are_left_out_and_named(
+def test_tools_that_another_service_runs_are_omitted_and_named(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(LONDON)
@@ -480,7 +480,7 @@ def test_examples_of_a_tool_are_in_its_stub(
     assert shown == plain
 
 
-def test_the_key_may_come_as_anthropic_clients_send_it(
+def test_the_header_x_api_key_of_anthropics_clients_is_accepted(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     proxy = start_proxy(client_keys=("secret",))

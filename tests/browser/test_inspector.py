@@ -198,7 +198,7 @@ def test_without_the_script_links_lead_through_the_turns(browser: Browser, url: 
     context.close()
 
 
-def test_a_recorded_request_lends_its_tools_to_the_playground(page: Page) -> None:
+def test_the_playground_copies_the_tools_of_a_recorded_request(page: Page) -> None:
     requests(page)
     page.goto("/inspector/playground")
     page.get_by_label("Tools from").select_option(index=1)
@@ -321,7 +321,7 @@ def test_the_theme_is_switched_and_kept(page: Page) -> None:
     assert page.evaluate(CONTRAST) == []
 
 
-def test_one_click_forgets_all(page: Page) -> None:
+def test_one_click_deletes_all_requests(page: Page) -> None:
     """Last: the others look at what this forgets."""
     page.goto("/")
     page.on("dialog", lambda dialog: dialog.accept())

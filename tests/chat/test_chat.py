@@ -245,7 +245,7 @@ def test_a_broken_call_is_repaired_before_the_client_sees_it(
     assert "^" in request["content"] or "line" in request["content"]
 
 
-def test_a_model_that_cannot_be_repaired_is_an_honest_error(
+def test_a_call_that_stays_invalid_is_an_error_with_its_fault(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(*["```python\nget_weather(town='x')\n```"] * 4)
@@ -266,7 +266,7 @@ def test_a_model_that_cannot_be_repaired_is_an_honest_error(
         ({"type": "function", "function": {"name": "get_weather"}}, "calls get_weather"),
     ],
 )
-def test_a_required_call_is_asked_for_again_when_the_model_only_talks(
+def test_a_required_call_is_requested_again_when_the_model_only_talks(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, choice: Any, asked: str
 ) -> None:
     upstream.reply("It is sunny.", LONDON)

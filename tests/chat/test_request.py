@@ -51,7 +51,7 @@ FORMED = [
 @BOTH
 @pytest.mark.parametrize("tools", [None, [GET_WEATHER]], ids=["alone", "with tools"])
 @pytest.mark.parametrize("reply", [row[1] for row in FORMED], ids=[row[0] for row in FORMED])
-def test_an_answer_takes_the_form_that_was_asked_for(
+def test_an_answer_has_the_requested_format(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, reply: str, tools: Any
 ) -> None:
     upstream.reply(Reply(reply, chunks=5))

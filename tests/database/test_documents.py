@@ -132,7 +132,7 @@ def test_threads_do_not_disturb_one_another(open_it: OpenDatabase) -> None:
     assert wrong == []
 
 
-def test_many_keys_are_read_at_once(open_it: OpenDatabase) -> None:
+def test_many_keys_are_read_in_one_call(open_it: OpenDatabase) -> None:
     """More than SQLite takes in one statement."""
     stored = documents(open_it())
     stored.put({"1": b"first", "39999": b"last"})

@@ -353,7 +353,7 @@ CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "variables", "file", "told"), CHOSEN)
-def test_which_upstream_is_used_and_what_chose_it_can_be_asked(
+def test_the_command_upstream_prints_the_upstream_and_the_reason(
     tmp_path: Path, arguments: list[str], variables: dict[str, str], file: str, told: str
 ) -> None:
     """In docs/settings.md's order; exit code 3, which `make run` looks at, where nothing is configured."""

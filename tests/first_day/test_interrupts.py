@@ -69,7 +69,7 @@ def test_a_command_can_be_interrupted_at_any_moment_and_leaves_nothing(
     folder.rmdir()
 
 
-def test_nothing_slow_is_imported_before_the_command_can_be_ended(tmp_path: Path) -> None:
+def test_no_slow_module_is_imported_before_the_command_can_be_interrupted(tmp_path: Path) -> None:
     """Until then Ctrl-C is a traceback: it was one for 60 ms, while `typing` and `pathlib` were imported."""
     program = (
         "import sys; loaded = {*sys.modules}; import app; print(*sorted({*sys.modules} - loaded))"

@@ -124,7 +124,7 @@ def messages(arguments: list[str]) -> str:
     return "\n".join(lines)
 
 
-def test_all_settings_that_may_hold_text_are_tried() -> None:
+def test_these_tests_try_every_setting_that_may_contain_text() -> None:
     """Of a type that `with_secret` does not know, nothing would be tried."""
     types = {name: repr(field.annotation) for name, field in Settings.model_fields.items()}
     plain = "Literal|class 'int'|class 'float'|class 'bool'|Optional[int]|int | None"

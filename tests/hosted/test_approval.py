@@ -93,7 +93,7 @@ def test_a_declined_call_ends_the_program_and_the_model_gets_the_reason(
     assert "not approved: Too expensive." in upstream.requests[1]["messages"][-1]["content"]
 
 
-def test_an_undecided_call_is_asked_about_again(
+def test_approval_of_an_undecided_call_is_requested_again(
     start_app: Any, upstream: ScriptedUpstream, server: HostedFunctions
 ) -> None:
     shop = Shop(start_app(hosted=server)[1])

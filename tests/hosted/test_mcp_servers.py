@@ -107,7 +107,7 @@ def test_images_are_parts_and_links_are_text(shop: tuple[MCPServers, Path]) -> N
         ("big", "larger than 4"),
     ],
 )
-def test_a_call_that_goes_wrong_is_an_error_and_the_next_one_works(
+def test_a_failed_call_is_an_error_and_the_next_one_works(
     shop: tuple[MCPServers, Path], tool: str, why: str
 ) -> None:
     hosted = shop[0].resolve(chat(NAMED), "")
@@ -140,7 +140,7 @@ def test_a_list_is_used_again_until_the_server_reports_a_change(
     wait_until(lambda: "late" in [tool.name for tool in servers.resolve(chat(NAMED), "").tools])
 
 
-def test_a_server_listed_in_the_history_is_not_asked(shop: tuple[MCPServers, Path]) -> None:
+def test_a_server_listed_in_the_history_is_not_listed_again(shop: tuple[MCPServers, Path]) -> None:
     servers, log = shop
     before = log.read_text() if log.exists() else ""
     known = {"shop": [{"name": "price", "input_schema": {"type": "object"}}, {"name": 3}]}

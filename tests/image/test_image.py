@@ -90,7 +90,7 @@ def test_the_image_runs_as_a_user_who_cannot_change_its_code(image: str) -> None
     assert docker(*shell, "touch /state/anything").strip() == ""
 
 
-def test_nothing_of_the_build_stays_in_the_images(image: str, kernel_image: str) -> None:
+def test_no_build_file_or_variable_stays_in_the_images(image: str, kernel_image: str) -> None:
     for name in (image, kernel_image):
         config = json.loads(docker("inspect", name))[0]["Config"]
         assert [line for line in config["Env"] if line.startswith(("PIP_", "HTTP"))] == []

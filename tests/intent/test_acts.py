@@ -88,7 +88,7 @@ def answer(client: openai.OpenAI, ask: Any = plain, **request: Any) -> Any:
 @BOTH
 @pytest.mark.parametrize("words", AROUND)
 @pytest.mark.parametrize("syntax", TRUSTED)
-def test_a_trusted_syntax_runs_whatever_is_said_around_it(
+def test_a_trusted_syntax_runs_whatever_words_surround_it(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, words: str
 ) -> None:
     upstream.reply(Reply(said(words, TRUSTED[syntax]), chunks=7))
@@ -226,7 +226,7 @@ def test_a_required_call_runs(
     "block",
     ["```python\ndelete_file(file='x')\n```", "```python\ndelete_file(path='x') 5 6\n```"],
 )
-def test_a_block_that_cannot_run_is_asked_about_with_its_fault(
+def test_the_question_about_an_invalid_block_names_its_fault(
     client: openai.OpenAI, upstream: ScriptedUpstream, block: str
 ) -> None:
     upstream.reply(f"I delete it.\n\n{block}\n\nOk?", TRUSTED["the label"])
@@ -237,7 +237,7 @@ def test_a_block_that_cannot_run_is_asked_about_with_its_fault(
     assert "Answer NO if you only showed it" in question
 
 
-def test_blocks_after_one_that_is_asked_about_belong_to_the_question(
+def test_the_question_includes_the_blocks_after_an_acting_one(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     """A reading call ran, and the acting call before it was lost."""

@@ -650,7 +650,7 @@ def test_an_invalid_container_is_refused(
     assert error.value.param == param
 
 
-def test_one_client_cannot_take_all_kernels(start_proxy: StartProxy) -> None:
+def test_one_client_cannot_occupy_all_kernels(start_proxy: StartProxy) -> None:
     """Beyond its share, the client's own longest idle kernel is ended."""
     proxy = start_proxy(client_keys=("ann", "bob", "eve"), max_kernels=4)
     containers = []

@@ -65,7 +65,7 @@ def fetched(page: str) -> list[Any]:
 
 @BOTH
 @pytest.mark.parametrize("stands", QUOTATIONS)
-def test_a_quoted_cell_is_asked_about_and_does_not_run(
+def test_a_quoted_cell_causes_a_question_and_does_not_run(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, stands: str
 ) -> None:
     page, written = QUOTATIONS[stands]
@@ -87,7 +87,7 @@ def in_responses(page: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_quoted_cell_is_asked_about_over_responses(
+def test_a_quoted_cell_causes_a_question_over_responses(
     proxy: str, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     upstream.reply(f"It says:\n{CELL}\n", "NO", f"It says:\n{CELL}\n", CELL, "I ran it.")

@@ -52,7 +52,7 @@ def test_a_cell_that_calls_an_acting_function_causes_a_question(
 
 
 @BOTH
-def test_a_labelled_cell_that_acts_runs_at_once(
+def test_a_labelled_cell_that_acts_runs_without_a_question(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(f"For example:\n\n```tool_code\n{DELETE}\n```\n\nShould I run it?")
@@ -97,7 +97,7 @@ def test_no_cell_begins_after_a_call(client: openai.OpenAI, upstream: ScriptedUp
 
 
 @BOTH
-def test_if_the_model_is_asked_about_two_cells_both_run(
+def test_two_cells_in_one_question_both_run(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     """Only the last one ran."""

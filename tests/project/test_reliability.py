@@ -61,7 +61,7 @@ ROWS: dict[str, dict[str, str]] = {
             web/server/test_machine_faults.py test_the_proxy_survives_a_postgresql_that_stops_and_restarts""",
         "the object store is unavailable": """
             scale/test_outages.py
-            test_while_the_object_store_is_away_files_are_refused_for_now""",
+            test_file_requests_get_a_temporary_error_while_the_object_store_is_down""",
         "the disk is full or fails": """
             web/server/test_machine_faults.py
             test_a_full_disk_refuses_new_objects_and_serves_existing_ones""",
@@ -72,7 +72,7 @@ ROWS: dict[str, dict[str, str]] = {
             interpreter/test_interpreter.py
             test_an_idle_kernel_is_ended_for_another_and_its_container_is_informed
             interpreter/test_interpreter.py test_a_kernel_that_runs_or_waits_is_not_ended
-            interpreter/test_interpreter.py test_one_client_cannot_take_all_kernels""",
+            interpreter/test_interpreter.py test_one_client_cannot_occupy_all_kernels""",
         "thousands of requests, one client in three leaving": """
             web/server/test_soak.py test_two_thousand_mixed_requests_leave_no_resources""",
         "a sandbox dies": """

@@ -44,7 +44,7 @@ def test_a_conversation_becomes_what_the_user_said_and_a_summary(
     assert "Hello, Ada." not in told and "What matters?" not in told
 
 
-def test_a_kept_conversation_can_be_compacted(
+def test_a_stored_conversation_can_be_compacted(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hello.", "They said hello.")

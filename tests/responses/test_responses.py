@@ -285,7 +285,7 @@ def test_a_response_is_found_again_until_it_is_deleted(
     )
 
 
-def test_a_deleted_response_leaves_nothing_in_the_store(
+def test_deleting_a_response_removes_it_from_the_store(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     file = tmp_path / "kept.sqlite"
@@ -372,7 +372,7 @@ def test_input_items_are_listed_page_by_page(
         ("after=msg_nowhere", "after"),
     ],
 )
-def test_a_page_that_makes_no_sense_is_refused(
+def test_an_invalid_page_is_refused(
     proxy: str, upstream: ScriptedUpstream, query: str, param: str
 ) -> None:
     upstream.reply("Hi.")
@@ -381,7 +381,7 @@ def test_a_page_that_makes_no_sense_is_refused(
     assert (status, json.loads(data)["error"]["param"]) == (400, param)
 
 
-def test_only_background_responses_could_be_cancelled(
+def test_only_background_responses_can_be_cancelled(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply("Hi.")

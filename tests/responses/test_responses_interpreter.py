@@ -264,7 +264,7 @@ def test_max_tool_calls_bounds_the_cells_of_a_response(
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "code_interpreter"}])
-def test_a_required_cell_is_asked_for_again(
+def test_a_required_cell_is_requested_again(
     proxy: str, upstream: ScriptedUpstream, choice: Any
 ) -> None:
     upstream.reply("It is surely 4.", "```tool_code\nprint(2 + 2)\n```", "It is 4.")

@@ -179,7 +179,9 @@ def test_a_cell_takes_these_steps(engine: KernelEngine, case: str) -> None:
     assert run(engine, source, answers=answers) == expected
 
 
-def test_state_is_kept_between_pieces_and_lines_count_from_each_piece(engine: KernelEngine) -> None:
+def test_variables_persist_between_pieces_and_lines_count_from_each_piece(
+    engine: KernelEngine,
+) -> None:
     steps = run(engine, "x = 2", "def f():\n    return 1 / 0", "x + 1", "\n\nf()")
     assert steps == [
         Finished(),

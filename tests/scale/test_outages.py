@@ -91,7 +91,7 @@ def test_a_running_cell_ends_normally_while_postgresql_is_restarted(
 
 
 @pytest.mark.parametrize("replicas", [["--files-dir", "BUCKET"]], indirect=True)
-def test_while_the_object_store_is_away_files_are_refused_for_now(
+def test_file_requests_get_a_temporary_error_while_the_object_store_is_down(
     replicas: Replicas, object_store: ObjectStore
 ) -> None:
     client = openai.OpenAI(base_url=f"{replicas.urls[0]}/v1", api_key="k", max_retries=0)

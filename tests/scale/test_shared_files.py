@@ -183,7 +183,7 @@ def test_each_expired_container_is_swept_by_exactly_one_replica(
         assert len(stores[0]._contents.list_stored()) == 1
 
 
-def test_an_unfinished_upload_is_left_alone_for_an_hour_and_then_removed(
+def test_an_unfinished_upload_is_removed_only_after_an_hour(
     postgres_server: Postgres, files_dir: str
 ) -> None:
     """A replica that starts must not take what another is writing for what a dead one has left."""

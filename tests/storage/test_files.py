@@ -60,7 +60,7 @@ def test_a_file_is_uploaded_listed_read_and_deleted(client: openai.OpenAI, tmp_p
 
 
 @pytest.mark.parametrize("content", [b"", b"\r\n--B", b"\0\xff" * 700_000], ids=len)
-def test_contents_come_back_byte_for_byte(client: openai.OpenAI, content: bytes) -> None:
+def test_contents_are_returned_byte_for_byte(client: openai.OpenAI, content: bytes) -> None:
     file = client.files.create(file=("x.bin", content), purpose="assistants")
     assert (file.bytes, client.files.content(file.id).content) == (len(content), content)
 
@@ -375,7 +375,7 @@ def put(folder: BlobStore, content: BytesIO) -> str:
     return stored.key
 
 
-def test_a_folder_that_another_proxy_uses_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_another_proxy_uses_stays_unchanged(tmp_path: Path) -> None:
     """The second proxy must not take the first one's unfinished uploads for leftovers."""
     first = open_folder(tmp_path)
     with first.writing(BytesIO(b"half"), lambda _size: None) as unfinished:
@@ -425,7 +425,7 @@ def test_contents_of_another_database_are_not_removed(tmp_path: Path) -> None:
     again.close()
 
 
-def test_ids_sort_in_the_order_in_which_they_were_made_also_when_time_stands_still(
+def test_ids_sort_in_creation_order_even_if_the_clock_stops(
     tmp_path: Path,
 ) -> None:
     folder = open_folder(tmp_path, lambda: 2e9)

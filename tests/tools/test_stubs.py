@@ -252,7 +252,7 @@ def test_an_example_is_shown_as_a_call_that_makes_it(examples: list[dict[str, An
         assert tools.bind("f", (), arguments) == accepted
 
 
-def test_examples_beyond_a_limit_are_left_out() -> None:
+def test_examples_beyond_a_limit_are_omitted() -> None:
     examples = [{"x": "a" * 900}, {"x": "b" * 1_500}, {"x": "c" * 900}]
     tool = {"name": "f", "parameters": {"properties": {"x": {}}}, "input_examples": examples}
     stubs = Toolset.parse(offered(tool)).stubs
@@ -287,7 +287,7 @@ def test_objects_with_equal_schemas_are_one_model_across_tools() -> None:
     assert [model.name for model in EVENT.models] == ["Address", "Attendee", "Weekly"]
 
 
-def test_a_model_that_differs_gets_a_name_of_its_own() -> None:
+def test_a_model_that_differs_gets_its_own_name() -> None:
     other = {"type": "object", "properties": {"line": {"type": "string"}}}
     tools = Toolset.parse(
         offered(

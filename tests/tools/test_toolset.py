@@ -29,7 +29,7 @@ def test_a_hostile_schema_is_shown_as_python_and_its_call_bound(row: Row) -> Non
         assert outcome in str(caught.value)
 
 
-def test_all_hostile_schemas_make_one_sound_toolset_together() -> None:
+def test_all_hostile_schemas_together_make_a_valid_toolset() -> None:
     rows = [row for row in ROWS if len(json.dumps(row[1])) < 20_000]
     tools = Toolset.parse(
         offered(*({"name": f"tool{n}", "parameters": row[1]} for n, row in enumerate(rows)))
@@ -248,7 +248,7 @@ def test_the_cache_drops_the_least_recently_used_toolset() -> None:
     assert tools_module._parse_cached.cache_info().currsize == tools_module.MAX_CACHED
 
 
-def test_parameters_behind_a_reference_are_moved_to_the_root() -> None:
+def test_referenced_parameters_are_moved_to_the_root() -> None:
     """Readers of `Tool.parameters` look for properties there."""
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     tools = toolset({"$ref": "#/$defs/A", "$defs": {"A": schema}})

@@ -262,7 +262,7 @@ def test_an_oddly_written_call_is_read(
             assert (got.calls, got.error) == (expected, ""), (api, stream)
 
 
-def test_without_tools_a_call_is_an_error_unless_there_are_words(
+def test_without_tools_a_call_is_an_error_unless_the_reply_has_words(
     start_mode: Any, upstream: ScriptedUpstream
 ) -> None:
     url = start_mode("relayed")

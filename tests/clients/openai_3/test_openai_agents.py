@@ -103,7 +103,7 @@ async def test_the_final_output_is_an_object_of_its_class(
 
 @EITHER
 @pytest.mark.feature("several tool turns")
-async def test_one_agent_hands_over_to_another(
+async def test_one_agent_hands_the_conversation_to_another(
     model: Model, upstream: SharedUpstream, ask: Any
 ) -> None:
     upstream.reply("```tool_code\ntransfer_to_weatherman()\n```", LONDON, ANSWER, chunks=3)

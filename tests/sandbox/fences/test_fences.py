@@ -451,7 +451,7 @@ def test_a_full_pool_raises_busy_until_a_kernel_is_released(make_pool: Callable[
     assert pool.acquire().living
 
 
-def test_kernels_that_end_at_once_are_not_started_without_end(
+def test_kernels_that_end_immediately_are_restarted_a_limited_number_of_times(
     make_pool: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Thing, "alive", lambda self: False)

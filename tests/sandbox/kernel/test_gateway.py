@@ -101,7 +101,7 @@ def test_a_cell_raises_the_same_errors_as_in_a_local_kernel(
         assert session.start("1") == Finished("", 1, "1")
 
 
-def test_no_kernel_is_left_at_the_gateway(gateway: Gateway) -> None:
+def test_no_kernel_stays_at_the_gateway(gateway: Gateway) -> None:
     def kernels() -> set[str]:
         listed = httpx2.get(f"{gateway.url}/api/kernels", headers=gateway.headers()).json()
         return {each["id"] for each in listed}
@@ -226,7 +226,7 @@ def test_each_kernel_has_its_own_folder_until_it_ends(
     wait_until(lambda: not any(Path(place).exists() for place in places))
 
 
-def test_an_interrupt_leaves_a_notebooks_state(notebooks: KernelEngine) -> None:
+def test_an_interrupt_keeps_a_notebooks_state(notebooks: KernelEngine) -> None:
     with notebooks.notebook() as notebook:
         list(notebook.run("x = 7"))
         outputs = notebook.run("print('begun')\nwhile True: pass")

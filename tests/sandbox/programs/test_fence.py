@@ -225,7 +225,7 @@ def memory_of(pid: int) -> Iterator[bytes]:
                 yield memory.read(end - start)
 
 
-def test_nothing_of_a_program_stays_in_the_server() -> None:
+def test_no_data_of_a_program_stays_in_the_server() -> None:
     """Also not while the program still runs: later children are copies of the server."""
     secret = b"residue-" + os.urandom(8).hex().encode()
     process: list[ServerProcess] = []

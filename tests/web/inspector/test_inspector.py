@@ -231,7 +231,7 @@ def test_a_form_of_another_page_is_refused(inspect: Start) -> None:
     assert inspect().post("/inspector/clear", **form)[0] == 415
 
 
-def test_switched_off_there_is_no_inspector(inspect: Start, upstream: ScriptedUpstream) -> None:
+def test_the_inspector_can_be_switched_off(inspect: Start, upstream: ScriptedUpstream) -> None:
     proxy = inspect(inspector="off", pass_through="")
     assert {proxy.get(path)[0] for path in ("/", "/inspector/static/inspector.js")} == {404}
 

@@ -181,7 +181,7 @@ def test_a_conversation_that_does_not_exist_is_an_error_on_the_page(inspect: Sta
     assert (status, "conv_none" in shown(page)) == (200, True)
 
 
-def test_a_replayed_response_is_not_kept_nor_added_to_its_conversation(
+def test_a_replayed_response_is_neither_stored_nor_added_to_its_conversation(
     inspect: Start, upstream: ScriptedUpstream
 ) -> None:
     proxy = inspect()

@@ -177,7 +177,7 @@ def test_an_asynchronous_execution_that_fails_says_so(start_proxy: StartProxy) -
 
 
 @needs_kernels
-def test_files_go_in_and_come_out_over_either_version(proxy: str) -> None:
+def test_files_are_uploaded_and_downloaded_over_either_version(proxy: str) -> None:
     old, new = Session(proxy, OLD), Session(proxy)
     uploaded = old.ask("POST", "files/upload", ("/mnt/data/a.csv", b"1,2"))
     assert uploaded == old.ask("GET", "files")
@@ -205,7 +205,7 @@ def test_files_go_in_and_come_out_over_either_version(proxy: str) -> None:
 # The life of a session
 
 
-def test_a_session_expires_as_its_container_does_and_is_made_anew(
+def test_a_session_expires_with_its_container_and_is_created_again(
     start_proxy: StartProxy, clock: Clock
 ) -> None:
     session = Session(start_proxy(now=clock))

@@ -39,7 +39,7 @@ def holding(descriptors: int, most: int, own: int | None = None) -> tuple[str, .
     return (sys.executable, "-c", HOLDING, str(descriptors), str(own or most), str(most))
 
 
-def test_three_hundred_streams_are_held_open_at_the_same_time(tmp_path: Path) -> None:
+def test_three_hundred_streams_stay_open_at_the_same_time(tmp_path: Path) -> None:
     """Each has its first words while all others are still open: none waits for a thread.
 
     Each takes two descriptors, of which many systems give a process fewer than its user may have. Nor does

@@ -156,7 +156,7 @@ def test_all_workers_share_limits_and_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_killed_worker_has_no_open_requests_and_what_it_had_counted_counts(
+def test_a_killed_workers_requests_are_closed_and_its_counts_stay(
     tmp_path: Path,
 ) -> None:
     limits = ["--client-requests-per-minute", "2", "--client-open-requests", "1"]
