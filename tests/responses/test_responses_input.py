@@ -399,7 +399,7 @@ def test_an_unusable_field_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize("name", ["response_format", "max_tokens", "tools[0].function", "param"])
-def test_what_the_client_wrote_stays_as_it_is_in_an_error(proxy: str, name: str) -> None:
+def test_an_error_message_quotes_the_clients_text_unchanged(proxy: str, name: str) -> None:
     body = with_choice({"type": "function", "name": name})
     _, data = fetch(f"{proxy}/v1/responses", body)
     message = json.loads(data)["error"]["message"]

@@ -409,8 +409,8 @@ def begun(clients: Clients, upstream: ScriptedUpstream) -> list[Any]:
     return [*messages, message, result]
 
 
-def goes_on(ask: Ask, upstream: ScriptedUpstream, messages: list[Any]) -> bool:
-    """Whether the answer is the program's next call, without the model; else it is the model's."""
+def resumes(ask: Ask, upstream: ScriptedUpstream, messages: list[Any]) -> bool:
+    """Return True if the answer is the program's next call, False if it is the model's own."""
     asked = len(upstream.exchanges)
     upstream.default = "An ordinary turn."
     body = {"model": "m", "messages": messages, "tools": TOOLS}
@@ -427,9 +427,9 @@ def test_a_program_resumes_only_for_its_own_client(
     clients: Clients, upstream: ScriptedUpstream
 ) -> None:
     messages = begun(clients, upstream)
-    assert not goes_on(clients.other, upstream, messages)
-    assert not goes_on(clients.keyless, upstream, messages)
-    assert goes_on(clients.own, upstream, messages)
+    assert not resumes(clients.other, upstream, messages)
+    assert not resumes(clients.keyless, upstream, messages)
+    assert resumes(clients.own, upstream, messages)
 
 
 def test_a_program_started_without_a_key_does_not_resume_for_a_client_with_a_key(
@@ -437,8 +437,8 @@ def test_a_program_started_without_a_key_does_not_resume_for_a_client_with_a_key
 ) -> None:
     own, clients.own = clients.own, clients.keyless
     messages = begun(clients, upstream)
-    assert not goes_on(own, upstream, messages)
-    assert goes_on(clients.keyless, upstream, messages)
+    assert not resumes(own, upstream, messages)
+    assert resumes(clients.keyless, upstream, messages)
 
 
 def test_a_program_in_responses_resumes_only_for_its_own_client(
