@@ -269,11 +269,11 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class ModelSaw:
+class ModelViewReport:
     """What the model saw of the answer, or of the cell, that ends: for the history, not for the client."""
 
-    seen: Any
-    """A `history.Seen`."""
+    view: Any
+    """A `history.ModelView`."""
     of_cell: bool = False
 
 
@@ -305,7 +305,7 @@ AnswerEvent = (
     | HostedCallFinished
     | ApprovalRequested
     | Summary
-    | ModelSaw
+    | ModelViewReport
     | Finish
 )
 

@@ -112,8 +112,8 @@ class Message(Lenient):
     """The output of a cell: the model reads it as the user's message."""
     reasoning: str = Field(default="", exclude=True)
     """The reasoning before an answer, which Responses and Messages send back: for native models."""
-    seen: Any = Field(default=None, exclude=True)
-    """What the model saw of this answer (`history.Seen`)."""
+    model_view: Any = Field(default=None, exclude=True)
+    """What the model saw of this answer (`history.ModelView`)."""
 
     @property
     def is_remark(self) -> bool:

@@ -54,11 +54,11 @@ from emulator.events import (
     AnswerEvent,
     Finish,
     FinishReason,
-    ModelSaw,
+    ModelViewReport,
     UpstreamAccepted,
     Usage,
 )
-from emulator.history import Seen, dialect_of, seen_of, uses_label
+from emulator.history import ModelView, dialect_of, model_view_of, uses_label
 from emulator.programs.basis import Basis, question_digest
 from emulator.programs.call_history import is_superseded, last_result
 from emulator.programs.driver import Driver
@@ -128,7 +128,7 @@ class Answerer:
         resumed = resumed or self._resume_program(driver)
         if isinstance(resumed, FinalReply):
             metrics.TURNS_SAVED.inc()
-            yield ModelSaw(Seen(basis=self._basis))
+            yield ModelViewReport(ModelView(basis=self._basis))
             yield Finish("tool_calls", Usage())
         elif isinstance(resumed, ContinuedProgram):
             metrics.TURNS_SAVED.inc()
@@ -138,7 +138,7 @@ class Answerer:
                 yield finished
             yield from resumed.calls
             if resumed.saved is not None:
-                yield ModelSaw(Seen(program=resumed.saved))
+                yield ModelViewReport(ModelView(program=resumed.saved))
             yield Finish("tool_calls", Usage())
         else:
             yield from self._ask_model(driver, session, resumed)
@@ -148,8 +148,8 @@ class Answerer:
         chat = self.request.chat
         messages = chat.messages
         has_results = last_result(messages).role == "tool"
-        seen = [seen_of(message) for message in messages if message.seen]
-        saved = next((one.program for one in reversed(seen) if one.program), None)
+        views = [model_view_of(message) for message in messages if message.model_view]
+        saved = next((one.program for one in reversed(views) if one.program), None)
         if saved is None and chat.shows_programs and has_results:
             saved = self.fingerprints.find_program(messages)
         if saved is None or (not has_results and is_superseded(messages, saved.ids)):
@@ -203,8 +203,8 @@ class Answerer:
         for event in self._with_fallback(driver, state):
             if isinstance(event, Finish):
                 waits = session is not None and event.reason == "tool_calls"
-                yield ModelSaw(
-                    Seen(
+                yield ModelViewReport(
+                    ModelView(
                         ended,
                         tuple(state.repair_messages),
                         tuple(state.new_files),
@@ -293,7 +293,7 @@ class Answerer:
             return "length" if reply.draft.truncated_block else "tool_calls"
         if isinstance(verdict, CellResult):
             exchange, files = tuple(state.repair_messages), tuple(state.new_files)
-            yield ModelSaw(Seen(exchange=exchange, files=files), of_cell=True)
+            yield ModelViewReport(ModelView(exchange=exchange, files=files), of_cell=True)
             state.add_cell_result(reply, verdict)
             return None
         if isinstance(verdict, FinalReply):

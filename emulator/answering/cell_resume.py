@@ -21,7 +21,7 @@ from emulator.events import (
     CodeStarted,
     ToolCall,
 )
-from emulator.history import seen_of
+from emulator.history import model_view_of
 from emulator.interpreter.interpreter import WaitingCell
 from emulator.programs.basis import what_changed
 from emulator.programs.call_history import (
@@ -58,7 +58,7 @@ def resume_cell(
     if waiting is None:
         return None
     places = call_positions(messages, waiting.calls)
-    basis = seen_of(messages[places[-1]]).basis if places else None
+    basis = model_view_of(messages[places[-1]]).basis if places else None
     if change := what_changed(messages, waiting.calls, basis, client, toolset):
         _drop(waiting, *change)
         return None

@@ -42,7 +42,7 @@ from emulator.events import (
     CodeFinished,
     CodeStarted,
     Finish,
-    ModelSaw,
+    ModelViewReport,
     ReasoningDelta,
     ToolCall,
     ToolsListed,
@@ -169,7 +169,7 @@ class HostedCalls:
                 done.finish = event
                 return
         done.note(event)
-        if isinstance(event, ModelSaw):
+        if isinstance(event, ModelViewReport):
             return
         yield from self._end_suspended_cell()
         yield event

@@ -16,14 +16,14 @@ from emulator.events import (
     CodeStarted,
     ContentDelta,
     Finish,
-    ModelSaw,
+    ModelViewReport,
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
     ToolCall,
     Usage,
 )
-from emulator.history import Seen
+from emulator.history import ModelView
 from emulator.hosted.hosted_tool import HostedResult
 from emulator.protocol import HistoryCall, HistoryProgram, Message
 
@@ -51,7 +51,7 @@ class Round:
     code: str | None = None
     """The cell that runs. None if a waiting cell resumes, whose calls the history has."""
     ended: list[ProgramFinished] = field(default_factory=list)
-    seen: Seen | None = None
+    model_view: ModelView | None = None
 
     @property
     def sent(self) -> list[str]:
@@ -75,12 +75,12 @@ class Round:
                 words, failed = "".join(self.words[self.cell_words :]), status == "failed"
                 self.cells += cell_history(self.code, text, failed=failed, words=words)
                 self.cell_words = len(self.words)
-            case ModelSaw(seen, of_cell=True):
+            case ModelViewReport(view, of_cell=True):
                 if not self.code:  # an empty cell
                     return
-                self.cells[-2] = self.cells[-2].model_copy(update={"seen": seen})
-            case ModelSaw(seen):
-                self.seen = seen
+                self.cells[-2] = self.cells[-2].model_copy(update={"model_view": view})
+            case ModelViewReport(view):
+                self.model_view = view
             case ContentDelta(text):
                 self.words.append(text)
             case ReasoningDelta(text):
@@ -91,7 +91,7 @@ class Round:
         """The last reply in the history."""
         words = "".join(self.words[self.cell_words :])
         answer = assistant_message(words, self.calls, "".join(self.reasoning))
-        changes = {"program": self.program, "seen": self.seen}
+        changes = {"program": self.program, "model_view": self.model_view}
         return answer.model_copy(update={name: one for name, one in changes.items() if one})
 
     def messages(self, results: Mapping[str, HostedResult]) -> list[Message]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from emulator.answering.prompt import SandboxDescription
 from emulator.errors import BadRequest, NotFound
 from emulator.events import UpstreamAccepted
-from emulator.history import seen_of
+from emulator.history import model_view_of
 from emulator.interpreter.attachments import with_files_in_container
 from emulator.interpreter.interpreter import Interpreter
 from emulator.programs.call_history import last_result
@@ -91,7 +91,7 @@ class InterpreterSession:
 
     def new_files(self, messages: Sequence[Message]) -> list[str]:
         """The container's files of which the model has not been told in this conversation."""
-        known = {path for message in messages for path in seen_of(message).files}
+        known = {path for message in messages for path in model_view_of(message).files}
         files = (file.path for file in self.interpreter.containers.files(self.container.id))
         return [path for path in files if path not in known][: _MAX_LISTED_FILES - len(known)]
 

@@ -47,7 +47,7 @@ from emulator.errors import BadRequest, UpstreamFailed
 from emulator.events import (
     AnswerEvent,
     Finish,
-    ModelSaw,
+    ModelViewReport,
     ProgramFinished,
     RelayedChunk,
     UpstreamAccepted,
@@ -330,7 +330,7 @@ def _remembered(
             messages = done.messages({})
             visible = visible_messages(request, messages, "".join(done.words), done.sent)
             request.history.append(messages, visible)
-        if not isinstance(event, ModelSaw):
+        if not isinstance(event, ModelViewReport):
             yield event
 
 

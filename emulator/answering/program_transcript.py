@@ -19,7 +19,7 @@ from emulator.answering.transcript import (
     rendered_results,
     transcript,
 )
-from emulator.history import seen_of
+from emulator.history import model_view_of
 from emulator.programs.ended import (
     EndedProgram,
     PlacedProgram,
@@ -36,7 +36,7 @@ _FAILED_RESULT = 400
 """Characters that each result gets in any case."""
 
 
-def seen_history(
+def model_history(
     messages: Sequence[Message],
     toolset: Toolset,
     ended: EndedProgram | None = None,
@@ -45,10 +45,10 @@ def seen_history(
 ) -> list[ModelMessage]:
     """Render the history; ``ended`` is a program or cell that just ended. It ends with ``new_files``.
     ``message`` writes the model's own messages (`transcript`)."""
-    seen = {at: seen_of(one) for at, one in enumerate(messages) if one.seen}
+    views = {at: model_view_of(one) for at, one in enumerate(messages) if one.model_view}
     placed = [
         place
-        for one in [*(one.ended for one in seen.values()), ended]
+        for one in [*(one.ended for one in views.values()), ended]
         if one is not None and (place := locate_program(one, messages)) is not None
     ]
     # What was stored is what the model saw; the history has it for other replicas.
@@ -56,7 +56,7 @@ def seen_history(
     inside = {at for one in programs for at in range(one.start + 1, one.stop)}
     spans = [
         TranscriptSpan(at, at, [*_remark(one.files), *one.exchange])
-        for at, one in seen.items()
+        for at, one in views.items()
         if at not in inside
     ]
     spans.append(TranscriptSpan(len(messages), len(messages), _remark(new_files)))

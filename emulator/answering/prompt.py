@@ -16,7 +16,7 @@ from emulator.answering.call_policy import CallPolicy
 from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.foreign_syntax import foreign_call_syntax
 from emulator.answering.profiles import Profile
-from emulator.answering.program_transcript import seen_history
+from emulator.answering.program_transcript import model_history
 from emulator.answering.python_calls import example
 from emulator.answering.transcript import (
     ModelMessage,
@@ -103,7 +103,7 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    history = seen_history(messages, toolset, ended, new_files, way.message)
+    history = model_history(messages, toolset, ended, new_files, way.message)
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)

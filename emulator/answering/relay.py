@@ -13,7 +13,7 @@ from emulator import json_codec
 from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_policy import NO_TOOLS
 from emulator.answering.native.call_assembly import CallAssembler, CallFragments
-from emulator.answering.program_transcript import seen_history
+from emulator.answering.program_transcript import model_history
 from emulator.answering.prose import StopFilter
 from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import answer_finish_reason
@@ -201,7 +201,7 @@ def relayed_messages(request: AnswerRequest, *, plain: bool = False) -> list[dic
     if any(
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
-        return seen_history(chat.messages, NO_TOOLS)
+        return model_history(chat.messages, NO_TOOLS)
     sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not plain:
         return sent

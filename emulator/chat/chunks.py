@@ -24,7 +24,7 @@ from emulator.events import (
     CallStarted,
     ContentDelta,
     Finish,
-    ModelSaw,
+    ModelViewReport,
     ReasoningDelta,
     RelayedChunk,
     Summary,
@@ -141,7 +141,7 @@ class _ChoiceWriter:
         """The chunks of the next event."""
         for part in self._call_deltas.expand(event):
             match part:
-                case UpstreamAccepted() | RelayedChunk() | ModelSaw():
+                case UpstreamAccepted() | RelayedChunk() | ModelViewReport():
                     pass  # `ChunkWriter.write` and `HostedCalls` handle these
                 case ToolsListed() | ApprovalRequested() | Summary():
                     pass  # chat completions have no place for lists, approval requests and summaries

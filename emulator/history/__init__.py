@@ -14,7 +14,7 @@ The states of an answer:
   result instead of making the call again (`History.save_result`);
 * **stored**: `History.append` writes the other rows before the answer's last event. The next request recalls
   all answers of its history in one query; `History.recalled` has the messages that the client lacks, and each
-  answer carries what the model saw of it (`Seen`);
+  answer carries what the model saw of it (`ModelView`);
 * **ambiguous**: only the conversation identifies the answer, and another one was stored under its key. The
   row becomes empty: neither is recalled;
 * **forgotten**: expired, too large or damaged. The model sees the history as the client has it.
@@ -24,13 +24,13 @@ a client recalls another client's answer; a stored answer changes, except to *am
 """
 
 from emulator.history.log import History, recall
-from emulator.history.seen import Seen, dialect_of, seen_of, uses_label
+from emulator.history.model_view import ModelView, dialect_of, model_view_of, uses_label
 
 __all__ = [
     "History",
-    "Seen",
+    "ModelView",
     "dialect_of",
+    "model_view_of",
     "recall",
-    "seen_of",
     "uses_label",
 ]

@@ -1,5 +1,8 @@
 """The log: recall what the model saw of a history, and append an answer.
 
+* A row has what the client lacks; the rest of a prompt is rendered from the client's messages, each time to
+  the same bytes. Whole prompts would be five to nine times as large (20 turns with results of 4 KB: 93 KB for
+  11), and clients without a row would need the renderer anyway.
 * A stored answer never changes. The same answer may be stored again by a repeated request.
 * If two conversations differ only in what their client cannot see, neither is recalled.
 * A store that fails means the history as the client has it. But it is an error if the answer may make hosted
@@ -22,14 +25,14 @@ from emulator import json_codec
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.errors import StoreUnavailable
 from emulator.history.keys import Keys, Walk
-from emulator.history.seen import Seen, seen_of
+from emulator.history.model_view import ModelView, model_view_of
 from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.programs.saved import SavedProgram
 from emulator.protocol import ChatCompletionRequest, Message
 
 log = structlog.get_logger()
 
-_FORMAT = b"1"
+_FORMAT = b"2"
 """Another number for rows that an older version cannot read, or this one not the older."""
 _TOO_LARGE = "The result of this call was too large to be stored for this request."
 
@@ -84,10 +87,10 @@ class History:
         rows: dict[str, bytes] = {}
         if is_ambiguous:
             self._put_unless_ambiguous(key, value)
-        elif len(messages) > 1 or seen_of(answer).dump():
+        elif len(messages) > 1 or model_view_of(answer).dump():
             rows[key] = value
         sent = [call.id for call in visible[_last_of_assistant(visible)].tool_calls or ()]
-        if sent and (program := seen_of(answer).program) is not None:
+        if sent and (program := model_view_of(answer).program) is not None:
             rows[self.keys.open_program(sent[0])] = _sealed(program.dump())
         self._put(rows)
 
@@ -189,8 +192,8 @@ def _recalled(
         if answer := answers.get(at):
             _insert(answer, recalled)
         if (program := waiting.get(at)) is not None:
-            seen = replace(seen_of(recalled[-1]), program=program)
-            recalled[-1] = recalled[-1].model_copy(update={"seen": seen})
+            view = replace(model_view_of(recalled[-1]), program=program)
+            recalled[-1] = recalled[-1].model_copy(update={"model_view": view})
     return recalled
 
 
@@ -206,7 +209,7 @@ def _insert(answer: Sequence[Message], recalled: list[Message]) -> None:
             len(recalled) - 1
         )  # the client has none of it; words before the answer may be another's
     if len(answer) == 1 or any(one.tool_call_id in ids for one in recalled[:start]):
-        recalled[-1] = recalled[-1].model_copy(update={"seen": answer[place].seen})
+        recalled[-1] = recalled[-1].model_copy(update={"model_view": answer[place].model_view})
         return
     shown, recalled[start:] = recalled[start:], []
     own = {call.id: call for one in shown for call in one.tool_calls or ()}
@@ -220,7 +223,7 @@ def _insert(answer: Sequence[Message], recalled: list[Message]) -> None:
             calls = [call if call.function else own.get(call.id) for call in one.tool_calls]
             changes["tool_calls"] = [call for call in calls if call]
         if at == place:
-            changes |= {"content": one.content, "seen": one.seen}
+            changes |= {"content": one.content, "model_view": one.model_view}
         recalled.append((shown[-1] if at == place else one).model_copy(update=changes))
 
 
@@ -256,8 +259,8 @@ def _dump(messages: Sequence[Message], own: set[str], *, with_results: bool = Tr
             fields = {"role": "assistant"}
         if message.is_output:
             fields["is_output"] = True
-        if seen := seen_of(message).dump():
-            fields["seen"] = seen
+        if view := model_view_of(message).dump():
+            fields["model_view"] = view
         dumped.append(fields)
     return _sealed(json_codec.dumps(dumped))
 
@@ -265,7 +268,9 @@ def _dump(messages: Sequence[Message], own: set[str], *, with_results: bool = Tr
 def _load(value: bytes) -> list[Message]:
     messages = [Message.model_validate(one) for one in json_codec.loads(value)]
     return [
-        one.model_copy(update={"seen": Seen.load(one.seen)}) if one.seen else one
+        one.model_copy(update={"model_view": ModelView.load(one.model_view)})
+        if one.model_view
+        else one
         for one in messages
     ]
 

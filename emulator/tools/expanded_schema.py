@@ -24,12 +24,12 @@ class ExpandedSchema:
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
-        self._views: dict[int, tuple[Schema, dict[str, Any], expansion.Seen]] = {}
+        self._views: dict[int, tuple[Schema, dict[str, Any], expansion.ModelView]] = {}
         self._parts: dict[int, tuple[Schema, tuple[Schema, ...]]] = {}
         self._members: dict[int, tuple[Schema, expansion.Members]] = {}
         self._validators: dict[int, tuple[Schema, jsonschema_rs.Validator]] = {}
 
-    def view(self, part: Schema, seen: expansion.Seen = frozenset()) -> dict[str, Any]:
+    def view(self, part: Schema, seen: expansion.ModelView = frozenset()) -> dict[str, Any]:
         """Return `part` without references and ``allOf``."""
         if id(part) not in self._views:
             view, passed = expansion.expand_seen(part, self.definitions, seen)

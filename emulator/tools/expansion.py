@@ -15,7 +15,7 @@ from emulator.cached_property import cached_property
 from emulator.tools.schema import Definitions, Schema, reference
 from emulator.tools.validator import matcher
 
-Seen = frozenset[str]
+ModelView = frozenset[str]
 
 #: Keyword of an object in a strict schema, added by `schema_cleaning`.
 STRICT = "strict"
@@ -70,8 +70,8 @@ def expand(schema: Schema, definitions: Definitions) -> dict[str, Any]:
 
 
 def expand_seen(
-    schema: Schema, definitions: Definitions, seen: Seen = frozenset()
-) -> tuple[dict[str, Any], Seen]:
+    schema: Schema, definitions: Definitions, seen: ModelView = frozenset()
+) -> tuple[dict[str, Any], ModelView]:
     """Like `expand`, but also return the followed definitions: following one of them again is a
     cycle.
     """
@@ -185,7 +185,7 @@ def alternatives(view: dict[str, Any]) -> Iterator[Schema]:
             yield {"allOf": [branch, common_keywords]} if common_keywords else branch
 
 
-def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> Members:
+def members(schema: Schema, definitions: Definitions, seen: ModelView = frozenset()) -> Members:
     """Return the members of an object, including those of its alternatives and conditions."""
     view, seen = expand_seen(schema, definitions, seen)
     own: dict[str, Schema] = view.get("properties", {})
@@ -223,7 +223,7 @@ def members(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) 
     return Members(properties, frozenset(required) - nulls, extra, patterns, frozenset(nulls))
 
 
-def _is_nullable(schema: Schema, definitions: Definitions, seen: Seen = frozenset()) -> bool:
+def _is_nullable(schema: Schema, definitions: Definitions, seen: ModelView = frozenset()) -> bool:
     """Return True if a schema names null among the types or choices of its value."""
     view, seen = expand_seen(schema, definitions, seen)
     if "enum" in view:

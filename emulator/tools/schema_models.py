@@ -70,7 +70,7 @@ class Catalog:
         hint: str = "",
         *,
         item: bool = False,
-        seen: expansion.Seen = frozenset(),
+        seen: expansion.ModelView = frozenset(),
     ) -> TypeTree:
         """Return the type tree of `schema`; `hint` is used to name a model without a title."""
         self._budget -= 1
@@ -104,7 +104,7 @@ class Catalog:
         definitions: Definitions,
         hint: str,
         item: bool,
-        seen: expansion.Seen,
+        seen: expansion.ModelView,
     ) -> TypeTree:
         trees: list[TypeTree] = []
         for part in parts:
@@ -118,7 +118,7 @@ class Catalog:
         return trees[0] if len(trees) == 1 else {"anyOf": trees}
 
     def _array(
-        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.Seen
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.ModelView
     ) -> TypeTree:
         tree: TypeTree = {"type": "array", **bounds(view, "array")}
         first = view.get("prefixItems")
@@ -135,7 +135,7 @@ class Catalog:
         return tree
 
     def _dictionary(
-        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.Seen
+        self, view: dict[str, Any], definitions: Definitions, hint: str, seen: expansion.ModelView
     ) -> TypeTree:
         values = [*view.get("patternProperties", {}).values()]
         extra = view.get("additionalProperties")

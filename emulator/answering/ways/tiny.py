@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emulator.answering.program_transcript import seen_history
+from emulator.answering.program_transcript import model_history
 from emulator.answering.transcript import ModelMessage, joined, render
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
@@ -63,7 +63,7 @@ class TinyWay(Way):
             choice=str(choice),
             constrained=schema is not None,
         )
-        history = seen_history(chat.messages, toolset, inputs.ended, message=reply.message)
+        history = model_history(chat.messages, toolset, inputs.ended, message=reply.message)
         messages = few_shot(examples, history)
         if schema is not None:
             fields |= constraint(request.profile.grammar, schema)

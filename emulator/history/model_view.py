@@ -15,7 +15,7 @@ from emulator.protocol import Message
 
 
 @dataclass(frozen=True)
-class Seen:
+class ModelView:
     ended: EndedProgram | None = None
     """The program that ended before the answer. The model saw its output, not its calls and results."""
     exchange: Sequence[dict[str, Any]] = ()
@@ -37,26 +37,26 @@ class Seen:
         return dict(_SEEN.dump_python(stored, exclude_defaults=True, mode="json"))
 
     @staticmethod
-    def load(fields: Any) -> Seen:
+    def load(fields: Any) -> ModelView:
         return _SEEN.validate_python(fields)
 
 
-_SEEN = TypeAdapter(Seen)
-_NOTHING = Seen()
+_SEEN = TypeAdapter(ModelView)
+_NOTHING = ModelView()
 
 
-def seen_of(message: Message) -> Seen:
-    return message.seen if isinstance(message.seen, Seen) else _NOTHING
+def model_view_of(message: Message) -> ModelView:
+    return message.model_view if isinstance(message.model_view, ModelView) else _NOTHING
 
 
 def dialect_of(messages: Sequence[Message], current: str) -> str:
     """The dialect with which this conversation started; ``current`` if it starts now."""
     for message in messages:
         if message.role == "assistant":
-            return seen_of(message).dialect
+            return model_view_of(message).dialect
     return current
 
 
 def uses_label(messages: Sequence[Message]) -> bool:
     """Return True if the model has labelled a block in this conversation."""
-    return any(seen_of(message).labels for message in messages if message.seen)
+    return any(model_view_of(message).labels for message in messages if message.model_view)
