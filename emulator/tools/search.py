@@ -32,7 +32,8 @@ _WEIGHTS = "3.0, 1.0, 1.0"
 _COMMON = frozenset(
     "a an and are as at be by can could do does for from get give have how i if in into is it its me my need"
     " of on or our please so tell that the their them then there these this to us want was we what when where"
-    " which who will with would you your".split()
+    " which who will with would you your"
+    " s t d m ll re ve".split()  # what is after the apostrophe of a contraction
 )
 
 
@@ -55,6 +56,10 @@ class ToolIndex:
 
     def rank(self, query: str) -> list[Tool]:
         """The tools that share words with ``query``, best first; equal ones in the toolset's order."""
+        return [tool for tool, _ in self.scores(query)]
+
+    def scores(self, query: str) -> list[tuple[Tool, float]]:
+        """The tools as for `rank`, each with its positive score."""
         words = dict.fromkeys(word.lower() for word in _words(query[:_MAX_QUERY]))
         chosen = ([word for word in words if word not in _COMMON] or list(words))[:_MAX_WORDS]
         if not chosen:
@@ -63,10 +68,11 @@ class ToolIndex:
         match = " OR ".join(f'"{word}"' for word in chosen)
         with self._lock:
             rows = self._table.execute(
-                f"SELECT rowid FROM tool WHERE tool MATCH ? ORDER BY bm25(tool, {_WEIGHTS}), rowid",
+                f"SELECT rowid, -bm25(tool, {_WEIGHTS}) AS score FROM tool WHERE tool MATCH ?"
+                " ORDER BY score DESC, rowid",
                 (match,),
             ).fetchall()
-        return [self._tools[n] for (n,) in rows]
+        return [(self._tools[n], score) for n, score in rows]
 
 
 def _columns(tool: Tool) -> tuple[str, str, str]:

@@ -51,7 +51,7 @@ def turn(messages: list[dict[str, Any]], choice: CallPolicy | None = None) -> An
         ("What's the weather in London?", ["get_weather"], True),
         ("Mail Bob that I am late", ["send_mail"], True),
         ("MAILS to send", ["send_mail"], True),
-        ("Is it 20 celsius in Oslo?", ["add", "get_weather"], True),
+        ("Is it 20 celsius in Oslo?", ["get_weather"], True),
         ("8 and 9", ["add"], True),
         ("eight and nine", ["add"], True),
         # Nothing tells: all stay, but for the one that needs a number.
@@ -62,13 +62,13 @@ def turn(messages: list[dict[str, Any]], choice: CallPolicy | None = None) -> An
 def test_functions_that_share_words_with_the_request_are_shown_the_likeliest_last(
     request_text: str, names: list[str], evident: bool
 ) -> None:
-    kept = shortlist(Toolset.parse(TOOLS).tools, request_text)
+    kept = shortlist(Toolset.parse(TOOLS), request_text)
     assert ([tool.name for tool in kept.tools], kept.evident) == (names, evident)
 
 
 def test_a_lone_function_stays_whatever_the_request_lacks() -> None:
-    (add,) = Toolset.parse([ADD]).tools
-    assert shortlist([add], "hello").tools == (add,)
+    toolset = Toolset.parse([ADD])
+    assert shortlist(toolset, "hello").tools == toolset.tools
 
 
 def test_the_functions_directly_precede_the_request() -> None:

@@ -52,7 +52,7 @@ class TinyWay(Way):
             return Prompt(messages, fields, Way(self.any_call_acts))
         # The next call may need values from a result.
         source = "\n".join([question, *results])
-        offered = shortlist(toolset.tools, question)
+        offered = shortlist(toolset, question)
         policy = replace(choice, one_at_a_time=True)
         schema = reply_schema(offered.tools, policy, source=source) if self.constrains else None
         reply = Way(self.any_call_acts) if schema is None else JSON
