@@ -46,8 +46,6 @@ interpreter: env-run env-interpreter ## like run, with a code interpreter (numpy
 	@exec $(MAKE) run ARGS="--interpreter on $(ARGS)"
 demo: env-run env-local env-sandbox ## send one request to the embedded model and print its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
-doctor: env-run env-sandbox ## show which engines and fences work on this machine
-	@$(PY) app.py doctor $(ARGS)
 
 ##@ Change
 # What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
@@ -91,8 +89,6 @@ test-clients: env-run env-interpreter env-sandbox environment-clients ## test ot
 # pytest must not read this folder's settings and fixtures, whose packages are not in this environment.
 test-browser: env-dev env-browser ## test the inspector in Chromium; SCREENSHOTS=DIR saves pictures there
 	@.venv-browser/bin/python -m pytest -q tests/browser -c /dev/null --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
-inspector-pictures: env-dev env-browser ## take the documentation's screenshots of the inspector
-	@.venv-browser/bin/python -m tests.browser.pictures
 # Each agent and framework has its own environment, .venv-agents/NAME or .venv-frameworks/NAME, which
 # tests/support/environments.py builds from tests/agents/environments and tests/frameworks/environments.
 AGENTS_SLICE := codex llm

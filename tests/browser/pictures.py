@@ -1,4 +1,4 @@
-"""The pictures of the documentation: `make inspector-pictures` takes them anew."""
+"""The pictures of the documentation: `.venv-browser/bin/python -m tests.browser.pictures` takes them anew."""
 
 from __future__ import annotations
 
