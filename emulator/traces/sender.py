@@ -72,13 +72,13 @@ class TraceSender:
 
     def flush(self, whole: str = "") -> None:
         """Send what has ended, the summaries of what runs, and the whole request whose id is ``whole``."""
-        self._send_ended()
         with self._lock:
             running = [*self._running.values()]
         with self._sending:
             self._send(
                 running, lambda trace: self._whole(trace) if trace.id == whole else _summary(trace)
             )
+        self._send_ended()  # those that have ended meanwhile, too
 
     def close(self) -> None:
         """From now on a request is sent as soon as it ends."""

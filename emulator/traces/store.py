@@ -120,11 +120,10 @@ class TraceStore:
         query = "SELECT has_ended, body, text FROM traces WHERE id = :id"
         has_ended = summary.seconds is not None
         old = rows.one(query, id=summary.id) if text is None or not has_ended else None
-        if old is not None and not has_ended:
-            if old[0]:
-                return 0  # an earlier report of a request that has ended
-            if text is None:  # its contents stay
-                summary, text = replace(summary, body=old[1]), old[2]
+        if old is not None and old[0]:
+            return 0  # a request that has ended is there whole
+        if old is not None and not has_ended and text is None:  # its contents stay
+            summary, text = replace(summary, body=old[1]), old[2]
         size = _size(summary, text)
         if size > self.max_bytes // MAX_PART:
             summary, text = replace(summary, body=b"", tools=(), called=()), None

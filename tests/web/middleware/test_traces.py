@@ -7,6 +7,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -18,6 +19,7 @@ from emulator.protocol import ChatCompletionRequest
 from emulator.traces import Trace, TraceReader, Traces, timeline
 from emulator.traces.sender import TraceSender
 from emulator.traces.store import TraceStore
+from emulator.traces.summary import TraceSummary
 from tests.support.inspected import stored
 from tests.support.processes import wait_until
 from tests.support.raw_http import send
@@ -252,6 +254,20 @@ def test_a_running_request_is_shown_in_its_current_state() -> None:
     again = reader.get("req_0")
     assert again is not None
     assert (again.body, again.turns[0].messages) == (b"words", [{"role": "user", "content": "Hi"}])
+
+
+def test_a_late_report_does_not_remove_the_contents_of_a_request_that_has_ended() -> None:
+    """A page asks for what runs while the worker stores what has ended."""
+    store = TraceStore(open_database(":memory:", time.time))
+    sender = TraceSender(store)
+    trace = Trace("req_0", "POST", "/v1/chat/completions", body=b"words")
+    sender.begin(trace)
+    trace.end()
+    sender.finish(trace)
+    sender.flush()
+    store.put([(replace(TraceSummary.of(trace), body=b""), None)])
+    shown = store.get("req_0", None)
+    assert shown is not None and shown.text is not None and shown.summary.body == b"words"
 
 
 def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedUpstream) -> None:
