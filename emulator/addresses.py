@@ -27,7 +27,9 @@ def base_url(text: str) -> str:
         raise ValueError(f"{shown} is not a URL: it contains {wrong[0]!r}")
     parts = parse(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        meant = shown_url(f"http://{_SCHEME.sub('', url, 1) or 'localhost:11434/v1'}")
+        meant = shown_url(f"http://{_SCHEME.sub('', url, 1) or 'localhost:11434'}")
+        if "/" not in meant.removeprefix("http://").rstrip("/"):
+            meant = f"{meant.rstrip('/')}/v1"
         raise ValueError(f"{shown} is not a URL: start with http:// or https://, as in {meant}")
     if parts.query or parts.fragment:
         raise ValueError(f"{shown}: a base URL ends with its path, usually /v1")

@@ -293,7 +293,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=f"{program} run",
         usage=f"{program} run {{{','.join(AGENTS)}}} [settings] [-- ARGS]",
         description="Start a coding agent with a proxy of its own, and a configuration in a temporary home.",
-        epilog="Settings (--base-url URL ...) may follow. Without an upstream, the embedded model answers.",
+        epilog="Settings may follow; one names the model's server, as --base-url URL does.",
         allow_abbrev=False,
     )
     add = parser.add_argument
