@@ -74,6 +74,7 @@ log = structlog.get_logger()
 chosen_profile: ContextVar[str] = ContextVar("chosen_profile", default="")
 """The name of the profile for the current request, instead of the one that the model's name chooses."""
 
+_ANOTHER_MODEL = "start the proxy in front of another model, --base-url URL."
 _MAX_QUESTION = 1000
 """Characters of a question that are read for the inspector's list."""
 _SHOWN_QUESTION = 100
@@ -150,13 +151,18 @@ class Pipeline:
             if self._is_embedded(route):
                 message = (
                     "The embedded model of 135 million parameters cannot write programs for the code "
-                    "interpreter: start the proxy before another model, --base-url URL."
+                    f"interpreter: {_ANOTHER_MODEL}"
                 )
                 raise BadRequest(message, "tools", "model_too_small")
         elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
                 request = request.with_messages(messages)
+        if self._is_embedded(route) and any(
+            each.role != "assistant" and each.other_parts for each in chat.messages
+        ):
+            message = f"The embedded model reads text only: {_ANOTHER_MODEL}"
+            raise BadRequest(message, "messages", "model_too_small")
         return replace(
             request, call_policy=replace(request.call_policy, programs=self.store is not None)
         )

@@ -269,11 +269,13 @@ class _Endpoint:
 
     def annotate(self, error: UpstreamFailed) -> UpstreamFailed:
         """Return the error as clients see it: without secrets, which some upstreams quote; with the URL, if
-        that or the server is at fault."""
+        that, its key or the server is at fault."""
         hide = redactor(*self.secrets, SecretStr(self.key))
         error = replace(error, message=hide(error.message))
         # A 404 with a code means an unknown model; without a code the URL may lack its /v1.
-        at_fault = error.status >= 500 or (error.status in (404, 405) and not error.code)
+        no_path = error.status in (404, 405) and not error.code
+        # The proxy has keys of its own clients, too.
+        at_fault = error.status >= 500 or error.status in (401, 403) or no_path
         if at_fault and self.url not in error.message:
             hint = addresses.missing_path(self.url) if error.status == 404 else ""
             where = f"{self.url}; {hint}" if hint else self.url

@@ -82,7 +82,7 @@ class Reachability:
             if reason := self._problem(target, url):
                 problems[url] = reason
                 if url not in self._problems:
-                    log.warning("upstream %s does not answer: %s", url, reason)
+                    log.warning("upstream %s", _no_answer(url, reason))
             elif url in self._problems:
                 log.info("upstream %s answers", url)
         self._problems = problems
@@ -103,7 +103,7 @@ class Reachability:
             if error.status in _KEY_REFUSED:
                 if not target.settings.pass_client_key:
                     self.key_refusals[url] = error.message
-                    log.warning("upstream %s refuses the key: %s", url, error.message)
+                    log.warning("upstream %s", _key_refusal(url, error.message))
                 return ""
             if error.status < 500:
                 # Some servers have no model list.
@@ -114,7 +114,8 @@ class Reachability:
             return error.message
         server = identify_server(url, [model.owned_by for model in models], upstream.at_root)
         if server is not UNKNOWN:
-            if self.servers.get(url) is not server:
+            # Nobody chooses how the embedded model is asked.
+            if self.servers.get(url) is not server and not target.settings.local_model:
                 log.info("upstream %s is %s", url, server)
             self.servers = {**self.servers, url: server}
         described = describe_models(models, server, upstream.at_root)
@@ -126,6 +127,15 @@ class Reachability:
         return ""
 
 
+def _no_answer(url: str, reason: str) -> str:
+    hint = addresses.missing_path(url)
+    return f"{url} does not answer: {reason}{hint and f'; {hint}'}"
+
+
+def _key_refusal(url: str, reason: str) -> str:
+    return f"{url} refuses the key (--api-key): {reason}"
+
+
 def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
     """Yield for each upstream its kind of server, or why it does not answer; and whether it answers."""
     upstreams = Upstreams(settings)
@@ -135,12 +145,11 @@ def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
         for target in upstreams.routes.targets:
             url = addresses.shown_url(target.settings.base_url)
             if reason := reachability.problems().get(url):
-                hint = addresses.missing_path(url)
-                yield f"{url} does not answer: {reason}{hint and f'; {hint}'}", False
+                yield _no_answer(url, reason), False
             elif hint := reachability.hints.get(url, ""):
                 yield f"{url} has no /models; {hint}", False
             elif reason := reachability.key_refusals.get(url):
-                yield f"{url} refuses the key: {reason}", True
+                yield _key_refusal(url, reason), True
             elif server := reachability.servers.get(url):
                 yield f"{url} is {server}", True
             else:

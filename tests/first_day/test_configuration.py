@@ -248,6 +248,7 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
             ("http//h/v1", "h/v1"),
             ("htp://h/v1", "h/v1"),
             ("h:1/v1", "h:1/v1"),
+            ("h:1", "h:1/v1"),
             ("https://", "localhost:11434/v1"),
             ("", "localhost:11434/v1"),
         )

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 from flask import Flask, abort
+from structlog.testing import capture_logs
 
 from app import create_app
+from emulator import logs
 from emulator.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from emulator.upstream.reachability import describe_upstreams
@@ -148,6 +150,36 @@ def test_the_command_fails_without_an_answering_upstream_and_suggests_a_url(
     root.answers = {}
     ended = command_line("upstream", "--ask", "--base-url", root.url, home=tmp_path)
     assert (ended.code, f"did you mean {root.url}/v1?" in ended.out) == (1, True)
+
+
+def test_a_refused_key_names_the_flag_that_sets_it(root: Root) -> None:
+    """Without a configured key the proxy sends one that no setting of the user's has."""
+    url = f"{root.url}/v1"
+    root.answers = {"/v1/models": ({"error": {"message": "Incorrect API key provided: lol"}}, 401)}
+    [(line, _)] = describe_upstreams(Settings(base_url=url))
+    assert line.startswith(f"{url} refuses the key (--api-key): Incorrect API key provided")
+
+
+def test_the_start_says_what_an_unreachable_url_may_lack() -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with capture_logs() as events:
+        [*describe_upstreams(Settings(base_url=nowhere))]
+    [warning] = [event["event"] for event in events]
+    assert warning.endswith(f"; did you mean {nowhere}/v1?")
+
+
+def test_the_embedded_models_server_is_not_described(root: Root) -> None:
+    """The first request of a new user logged the advice to set a grammar."""
+    root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}
+    logs.configure("info")
+    try:
+        for is_embedded, lines in ((False, 1), (True, 0)):
+            settings = Settings(base_url=f"{root.url}/v1", local_model=is_embedded)
+            with capture_logs() as events:
+                [*describe_upstreams(settings)]
+            assert len(events) == lines
+    finally:
+        logs.configure("warning")
 
 
 def test_readiness_names_the_kinds_of_servers(root: Root) -> None:

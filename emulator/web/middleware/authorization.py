@@ -36,6 +36,11 @@ def require_key(
             g.client = client(presented_key()) if known is None else known
 
 
+_NO_KEY = (
+    "No API key provided: send one of this proxy's client keys as 'authorization: Bearer KEY'."
+)
+
+
 def recognizer(
     settings: Settings, from_file: ClientKeys | None, now: Callable[[], float]
 ) -> Callable[[str], KeyedClient]:
@@ -60,7 +65,8 @@ def _granted(keys: ClientKeys | None, presented: bytes, now: float) -> Grant:
     """Raises `Unauthorized`. Only the holder of an expired or disabled key learns that the key exists."""
     grant = keys.find(presented) if keys is not None else None
     if grant is None:
-        raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
+        reason = "Incorrect API key provided." if presented else _NO_KEY
+        raise Unauthorized(reason, code="invalid_api_key")
     if not grant.valid(now):
         reason = "has expired" if grant.enabled else "is disabled"
         raise Unauthorized(f"The API key {grant.name!r} {reason}.", code="invalid_api_key")

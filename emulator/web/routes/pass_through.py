@@ -26,8 +26,8 @@ def add_routes(
 
     @api.route("/<path:rest>", methods=["GET", "POST"])
     def pass_on(rest: str) -> Response:
-        if _served_by_another_method():
-            raise MethodNotAllowed(f"{request.method} {request.path} is not allowed.")
+        if method := _other_method():
+            raise MethodNotAllowed(f"{request.method} {request.path}: use {method}.")
         first = rest.partition("/")[0]
         passed = any(fnmatchcase(rest, pattern) for pattern in settings.pass_through)
         # An upstream's files are not those of this proxy's clients.
@@ -42,8 +42,8 @@ def add_routes(
         return Response(response.body, response.status, [*response.headers.items()])
 
 
-def _served_by_another_method() -> bool:
-    """Return True if one of our routes has this path, for another method."""
+def _other_method() -> str:
+    """Return a method for which one of our routes has this path, or ""."""
     routes = current_app.url_map.bind("")
     for method in ("GET", "POST", "DELETE"):
         try:
@@ -51,5 +51,5 @@ def _served_by_another_method() -> bool:
         except HTTPException:
             continue
         if not endpoint.endswith(".pass_on"):
-            return True
-    return False
+            return method
+    return ""

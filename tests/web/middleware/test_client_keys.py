@@ -441,3 +441,31 @@ def test_a_signal_reloads_the_keys_file_and_an_invalid_file_changes_nothing(
     refused = pytest.raises(AssertionError, match=r"client_keys_file: .* line 1: this is not TOML")
     with refused, proxy(upstream.base_url, tmp_path / "second", *options):
         pass
+
+
+def test_a_request_without_a_key_is_told_how_to_send_one(open_to: Any) -> None:
+    """The message was that of a wrong key."""
+    url = open_to(alice="")
+    messages = [
+        send(f"{url}/v1/models")[2]["error"]["message"],
+        asking(url, "bob")()[2]["error"]["message"],
+    ]
+    assert messages == [
+        "No API key provided: send one of this proxy's client keys as 'authorization: Bearer KEY'.",
+        "Incorrect API key provided.",
+    ]
+
+
+@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+def test_a_key_that_the_upstream_refuses_is_not_taken_for_the_clients(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any]
+) -> None:
+    url = start_proxy(client_keys=("mine",), api_key="sk-old")
+    body = {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}
+    upstream.reply(Reply(status=401, body=body))
+    question = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
+    status, _, answer = send(
+        f"{url}/v1/chat/completions", question, {"authorization": "Bearer mine"}
+    )
+    assert status == 401
+    assert f"({upstream.base_url}/chat/completions)" in answer["error"]["message"]

@@ -101,6 +101,16 @@ def test_unknown_routes_answer_in_json(proxy: str, method: str, path: str, statu
     assert body["error"]["type"] == "invalid_request_error"
 
 
+def test_a_wrong_method_is_answered_with_the_right_one(proxy: str) -> None:
+    """A browser's address line asks with GET."""
+    for method, path, right in (
+        ("GET", "/v1/chat/completions", "POST"),
+        ("POST", "/v1/models", "GET"),
+    ):
+        _, _, body = send(proxy + path, method=method)
+        assert body["error"]["message"] == f"{method} {path}: use {right}."
+
+
 def test_a_body_over_the_bound_is_refused(start_proxy: StartProxy) -> None:
     proxy = start_proxy(max_body_bytes=1024)
     status, _, body = send(f"{proxy}/v1/chat/completions", b" " * 2000)
@@ -254,7 +264,9 @@ def test_the_upstreams_error_keeps_its_status(
     assert (answered, answer["error"]["code"]) == (status, code)
     assert headers["x-should-retry"] == "false"
     assert headers.get("retry-after") == reply.headers.get("retry-after")
-    assert (status >= 500 or status == 404) == (upstream.base_url in answer["error"]["message"])
+    assert (status >= 500 or status in (401, 404)) == (
+        upstream.base_url in answer["error"]["message"]
+    )
 
 
 def test_a_temporary_upstream_fault_is_retried(
