@@ -269,6 +269,11 @@ def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+_EXPECTED = "Input should be "
+_OBJECT = re.compile(r"a valid dictionary or instance of \w+")
+"""Pydantic's words for an object, with the name of a class here."""
+
+
 def validated(model: type[M], value: Any, place: str = "") -> M:
     """Validate ``value`` as a ``model``. Raises `BadRequest`, whose ``param`` starts with ``place``."""
     try:
@@ -279,9 +284,11 @@ def validated(model: type[M], value: Any, place: str = "") -> M:
             for one in error.errors(include_url=False, include_input=False)
         ]
         # Of the branches of a union, the one that fits best fails at the deepest place.
-        inside, problem = max(
-            (one for one in found if one[0].startswith(found[0][0])), key=lambda one: len(one[0])
+        inside = max((at for at, _ in found if at.startswith(found[0][0])), key=len)
+        expected = dict.fromkeys(
+            _OBJECT.sub("an object", text) for at, text in found if at == inside
         )
+        problem = ", or ".join(expected).replace(f", or {_EXPECTED}", ", or ")
         param = f"{place}.{inside}" if place and inside else place or inside
         problem = problem.replace("tuple", "list")
         raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error

@@ -353,6 +353,28 @@ def test_an_unsupported_option_is_refused_with_its_place(
     assert (status, answer["error"]["param"]) == (400, param)
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"tools": [GET_WEATHER], "tool_choice": "get_weather"},
+            "'tool_choice': Input should be 'none', 'auto' or 'required', or an object",
+        ),
+        ({"stream_options": "usage"}, "'stream_options': Input should be an object"),
+        (
+            {"messages": [{"role": "user", "content": 5}]},
+            "'messages[0].content': Input should be a valid string, or a valid list",
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_answered_with_every_type_that_it_may_have(
+    proxy: str, fields: dict[str, Any], problem: str
+) -> None:
+    """The name of a tool as `tool_choice` is a likely mistake; no class of the proxy's is named."""
+    _, _, answer = send(f"{proxy}/v1/chat/completions", {"model": "m", "messages": ASK, **fields})
+    assert answer["error"]["message"] == f"Invalid value for {problem}."
+
+
 @pytest.mark.parametrize("tools", [[], [{"type": "web_search"}], [{"type": "of_tomorrow", "x": 1}]])
 def test_without_a_tool_that_can_be_run_the_model_just_answers(
     proxy: str, upstream: ScriptedUpstream, tools: list[dict[str, Any]]
