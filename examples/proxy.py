@@ -28,19 +28,21 @@ def connect() -> openai.OpenAI:
 
 
 def in_one_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """What is wrong around an example, not in it, is one line: a missing package, no proxy, its refusal."""
+    """One line for what is wrong around an example: a missing package or file, no proxy, its refusal."""
     cause: BaseException | None = error
     while cause is not None:
         match type(cause).__name__:
             case "ModuleNotFoundError":
                 sys.exit(
-                    f"{cause}: `pip install --group examples`, or what {sys.argv[0]} begins with"
+                    f"{cause}: install what {sys.argv[0]} begins with, or `pip install --group examples`"
                 )
             case "APIConnectionError":
                 sys.exit(f"{URL} does not answer: start the proxy (make run), or set PROXY_URL")
             case "AuthenticationError":
                 sys.exit(f"PROXY_KEY: {cause}")
-            case "KeyboardInterrupt":
+            case "BadRequestError" | "NotFoundError" | "FileNotFoundError":
+                sys.exit(str(cause))
+            case "KeyboardInterrupt" | "EOFError":
                 sys.exit(130)
         cause = cause.__cause__ or cause.__context__
     sys.__excepthook__(kind, error, trace)

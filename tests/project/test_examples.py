@@ -182,8 +182,43 @@ def test_an_example_without_its_package_names_it(tmp_path: Path) -> None:
     script = EXAMPLES / "discord_bot.py"
     command = [sys.executable, "-S", str(script)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    way_out = f"`pip install --group examples`, or what {script} begins with"
+    way_out = f"install what {script} begins with, or `pip install --group examples`"
     assert (ended.returncode, ended.stderr) == (1, f"No module named 'discord': {way_out}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "inputs", "code", "line"),
+    [
+        (["gaia.py"], "Hi\n", 1, "Error code: 404 - no such model"),
+        (["chat.py", "--help"], "", 1, "[Errno 2] No such file or directory: "),
+        (["approval.py"], "Hi\n", 130, ""),
+    ],
+)
+def test_a_refusal_a_missing_file_and_ctrl_d_are_a_line_at_most(
+    proxy: str,
+    upstream: ScriptedUpstream,
+    folder: Path,
+    command: list[str],
+    inputs: str,
+    code: int,
+    line: str,
+) -> None:
+    """Each printed a traceback. Ctrl-D is pressed at approval.py's question."""
+    refusal = {"error": {"message": "no such model", "code": "model_not_found"}}
+    upstream.reply(Reply(status=404, body=refusal) if line else run_python_code("1"))
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / command[0]), *command[1:]],
+        input=inputs,
+        cwd=folder,
+        env={**os.environ, "PROXY_URL": f"{proxy}/v1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = ended.stderr.splitlines()
+    assert (ended.returncode, len(lines)) == (code, 1 if line else 0), ended.stderr
+    assert ended.stderr.startswith(line)
 
 
 # 1. The cookbook
