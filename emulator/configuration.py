@@ -81,7 +81,7 @@ class Configuration:
         variable = self._provider_defaults.url_from
         if variable and variable != settings_sources.BASE_URL_VARIABLE:
             return f"{variable} is set, and no base URL is"
-        return variable or "the default: no setting and no variable names another upstream"
+        return variable or "the default; name your model's server with --base-url URL"
 
     @property
     def upstream(self) -> str:

@@ -317,7 +317,7 @@ CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
         [],
         {},
         "",
-        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another upstream)",
+        "http://0.0.0.0:4000/v1 (the default; name your model's server with --base-url URL)",
     ),
     (
         [],
@@ -348,7 +348,7 @@ CHOSEN: list[tuple[list[str], dict[str, str], str, str]] = [
         [],
         {},
         "port = 9000",
-        "http://0.0.0.0:4000/v1 (the default: no setting and no variable names another upstream)",
+        "http://0.0.0.0:4000/v1 (the default; name your model's server with --base-url URL)",
     ),
 ]
 

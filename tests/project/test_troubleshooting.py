@@ -137,6 +137,19 @@ def test_502_upstream_down(start_proxy: Any) -> None:
     assert (down.value.status_code, down.value.code) == (502, "upstream_down")
 
 
+def test_401_invalid_api_key(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    refusal = {"error": {"message": "no such key", "code": "invalid_api_key"}}
+    upstream.reply(Reply(status=401, body=refusal))
+    for url, where in (
+        (start_proxy(), f"({upstream.base_url}/chat/completions)"),
+        (start_proxy(client_keys=("mine",)), "Incorrect API key provided."),
+    ):
+        with pytest.raises(openai.AuthenticationError) as refused:
+            ask(url)
+        assert refused.value.code == "invalid_api_key"
+        assert where in refused.value.message
+
+
 def test_403_origin_not_allowed_or_host_not_allowed_from_a_web_page(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
