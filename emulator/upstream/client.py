@@ -255,6 +255,9 @@ class _ChatReply(UpstreamReply):
             raise self._endpoint.annotate(UpstreamFailed(f"The upstream ended its answer {end}."))
 
 
+_MODELS = "GET /v1/models lists the models"
+
+
 @dataclass(frozen=True)
 class _Endpoint:
     """The URL, key and further secrets of a request that was sent."""
@@ -276,11 +279,13 @@ class _Endpoint:
         no_path = error.status in (404, 405) and not error.code
         # The proxy has keys of its own clients, too.
         at_fault = error.status >= 500 or error.status in (401, 403) or no_path
-        if at_fault and self.url not in error.message:
-            hint = addresses.missing_path(self.url) if error.status == 404 else ""
-            where = f"{self.url}; {hint}" if hint else self.url
-            return replace(error, message=f"{error.message} ({where})")
-        return error
+        notes = [self.url] if at_fault and self.url not in error.message else []
+        if error.status == 404:
+            notes += [addresses.missing_path(self.url)] if notes else []
+            is_model = "model" in error.message.lower() and _MODELS not in error.message
+            notes += [_MODELS] if is_model else []
+        noted = "; ".join(filter(None, notes))
+        return replace(error, message=f"{error.message} ({noted})") if noted else error
 
 
 def _model(row: dict[str, Any]) -> Model:

@@ -101,6 +101,19 @@ def test_unknown_routes_answer_in_json(proxy: str, method: str, path: str, statu
     assert body["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("tools", [[], [GET_WEATHER]], ids=["no tools", "tools"])
+@pytest.mark.parametrize("code", [None, "model_not_found"])
+def test_an_unknown_model_is_answered_with_where_the_models_are_listed(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, code: str | None, tools: list[Any]
+) -> None:
+    """A page's example names a model that the reader's server may not have."""
+    upstream.reply(Reply(status=404, body={"error": {"message": "no model 'm'", "code": code}}))
+    body = {"model": "m", "messages": HELLO, "tools": tools}
+    status, _, answer = send(f"{start_proxy()}/v1/chat/completions", body)
+    assert (status, answer["error"]["code"]) == (404, code)
+    assert "GET /v1/models lists the models)" in answer["error"]["message"]
+
+
 def test_a_wrong_method_is_answered_with_the_right_one(proxy: str) -> None:
     """A browser's address line asks with GET."""
     for method, path, right in (
