@@ -133,12 +133,13 @@ class BlobStore:
     def open(self, find: Callable[[Queries], str]) -> BinaryIO:
         """The contents whose key ``find`` returns."""
         key = self._found(find)
-        try:
-            return self._contents.open(key)
-        except StorageFailed:
-            if (newer := self._found(find)) == key:
-                raise
-            return self._contents.open(newer)  # they were replaced meanwhile
+        while True:
+            try:
+                return self._contents.open(key)
+            except StorageFailed:
+                if (newer := self._found(find)) == key:
+                    raise
+                key = newer  # they were replaced meanwhile
 
     def scratch(self) -> IO[bytes]:
         """A nameless file, which disappears when it is closed or the process dies."""

@@ -282,8 +282,8 @@ class _Endpoint:
         notes = [self.url] if at_fault and self.url not in error.message else []
         if error.status == 404:
             notes += [addresses.missing_path(self.url)] if notes else []
-            is_model = "model" in error.message.lower() and _MODELS not in error.message
-            notes += [_MODELS] if is_model else []
+            names_model = self.url.endswith("/chat/completions") and _MODELS not in error.message
+            notes += [_MODELS] if names_model else []
         noted = "; ".join(filter(None, notes))
         return replace(error, message=f"{error.message} ({noted})") if noted else error
 
