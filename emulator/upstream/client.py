@@ -281,7 +281,7 @@ class _Endpoint:
         at_fault = error.status >= 500 or error.status in (401, 403) or no_path
         notes = [self.url] if at_fault and self.url not in error.message else []
         if error.status == 404:
-            hint = addresses.missing_path(self.url) if at_fault else ""
+            hint = addresses.missing_path(self.url) if notes else ""
             names_model = self.url.endswith("/chat/completions") and _MODELS not in error.message
             notes += [hint or _MODELS] if hint or names_model else []
         noted = "; ".join(notes)
