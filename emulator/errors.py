@@ -31,7 +31,7 @@ class EmulatorError(Exception):
             self.headers = {"x-should-retry": "false", **self.headers}
 
     def moved(self, places: Mapping[str, str]) -> Self:
-        """The same error about the request from which this one was made (`moved_place`)."""
+        """The same error, with its place in the client's own request: see `moved_place`."""
         param = self.param and moved_place(self.param, places)
         if not self.param or not param or param == self.param:
             return self
@@ -50,9 +50,10 @@ class EmulatorError(Exception):
 
 
 def moved_place(place: str, places: Mapping[str, str]) -> str:
-    """Return ``place`` (``tools[1].function.name``) in the request that was converted to this one.
+    """Return the client's place for ``place`` in a converted request (``tools[1].function.name``).
 
-    ``places`` are places here and there; the longest one that contains ``place`` counts.
+    ``places`` maps places in the converted request to the client's; the longest one that contains ``place``
+    counts.
     """
     ends = [at for at, character in enumerate(place) if character in ".["]
     for end in [len(place), *reversed(ends)]:

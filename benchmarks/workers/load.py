@@ -48,7 +48,7 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class PromptInputs:
+class LoadResult:
     answers: int
     cpu: float
     """Seconds that the clients have used."""
@@ -59,7 +59,7 @@ def upstream() -> AbstractContextManager[Upstream]:
     return _nginx() if light() else _python_upstream()
 
 
-def ask(port: int, connections: int, seconds: float) -> PromptInputs:
+def ask(port: int, connections: int, seconds: float) -> LoadResult:
     """The answers received on ``connections`` connections within ``seconds``."""
     return _wrk(port, connections, seconds) if light() else _python(port, connections, seconds)
 
@@ -132,7 +132,7 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("nginx does not start")
 
 
-def _wrk(port: int, connections: int, seconds: float) -> PromptInputs:
+def _wrk(port: int, connections: int, seconds: float) -> LoadResult:
     before = _of_children()
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(_SCRIPT.format(body=BODY))
@@ -147,7 +147,7 @@ def _wrk(port: int, connections: int, seconds: float) -> PromptInputs:
     answers, failed = map(int, told.rpartition("answers ")[2].split(" failed "))
     if failed:
         raise RuntimeError(told)
-    return PromptInputs(answers, _of_children() - before)
+    return LoadResult(answers, _of_children() - before)
 
 
 def _of_children() -> float:
@@ -192,7 +192,7 @@ def _python_upstream() -> Iterator[Upstream]:
         process.join()
 
 
-def _python(port: int, connections: int, seconds: float) -> PromptInputs:
+def _python(port: int, connections: int, seconds: float) -> LoadResult:
     request = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n{BODY}"
@@ -216,4 +216,4 @@ def _python(port: int, connections: int, seconds: float) -> PromptInputs:
         return sum(await asyncio.gather(*(one() for _ in range(connections))))
 
     before = time.process_time()
-    return PromptInputs(asyncio.run(run()), time.process_time() - before)
+    return LoadResult(asyncio.run(run()), time.process_time() - before)

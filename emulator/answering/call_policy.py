@@ -133,8 +133,10 @@ def _parsed(
     try:
         return Toolset.parse(tools, skip={INTERPRETER, *unsupported})
     except SchemaError as error:
-        places = {f"tools[{n}].function": f"functions[{n}]" for n in range(len(tools) * legacy)}
-        param = moved_place(error.param, places)
+        param = error.param
+        if legacy:
+            places = {f"tools[{n}].function": f"functions[{n}]" for n in range(len(tools))}
+            param = moved_place(param, places)
         raise BadRequest(f"{param}: {error}", param=param) from error
 
 

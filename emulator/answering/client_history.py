@@ -58,7 +58,9 @@ class ClientHistory:
 
     def add_cell(self, code: str, output: str, *, failed: bool) -> None:
         """Add a cell that made no calls, and its output."""
+        at = len(self.messages)
         self.messages += cell_history(code, output, failed=failed)
+        self._add_thoughts(at)
 
     def add_call(self, call: HistoryCall, caller: str | None = None) -> None:
         """Add a call to the message that holds the other calls of its answer; ``caller`` is its program.

@@ -145,7 +145,7 @@ def defer_tools(
     is_changed = chat.removed_tools or any(m.found_tools is not None for m in chat.messages)
     if not limit and not searches and not is_changed:
         return chat, hosted, None
-    asked = next((tool for tool in searches if tool.get("execution") != "client"), None)
+    offered_search = next((tool for tool in searches if tool.get("execution") != "client"), None)
     toolset, policy = offered_tools(chat)
     deferrals = dict(_deferrals(chat.tools or ())) if searches else {}
     names = {tool.name for tool in toolset.tools if tool.name in deferrals}
@@ -159,8 +159,10 @@ def defer_tools(
         return chat, hosted, None
     name = SEARCH_TYPE if toolset.find(SEARCH_TYPE) else ""
     described = f"{name}(...)" if name else "a search"
-    if is_long or asked:
-        search = replace(search_tool(toolset, (asked or {}).get("name")), is_hidden=not asked)
+    if is_long or offered_search:
+        search = replace(
+            search_tool(toolset, (offered_search or {}).get("name")), is_hidden=not offered_search
+        )
         chat, own = offer_hosted_tools(chat, HostedTools((search,), types=frozenset()))
         [search] = own.tools
         chat = _with_allowed(chat, search)

@@ -152,9 +152,9 @@ class ReplyReader:
         yield from self.draft.finish()
 
     def show_doubtful(self) -> Iterator[AnswerEvent]:
-        """Send what was held back: nothing of it runs."""
-        held, self._held = "".join(self._held), []
-        if words := self.prose.feed(held):
+        """Send the buffered text: nothing of it runs."""
+        text, self._held = "".join(self._held), []
+        if words := self.prose.feed(text):
             yield ContentDelta(words)
 
     @property

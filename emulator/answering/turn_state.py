@@ -138,8 +138,8 @@ class TurnState:
     @property
     def has_answer(self) -> bool:
         """Whether the client has received an answer that stays if nothing better follows."""
-        asked = self.quotation_questioned or self.doubt_questioned
-        return asked and not self.call_policy.required
+        was_questioned = self.quotation_questioned or self.doubt_questioned
+        return was_questioned and not self.call_policy.required
 
     def confirm_quotation(
         self, reply: ReplyReader, verdict: UnusableReply, settings: Settings

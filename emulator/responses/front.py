@@ -154,9 +154,9 @@ class ResponseFront:
         whole: Iterator[AnswerEvent],
     ) -> Iterator[AnswerEvent]:
         """The summary and the answer after it; ``whole`` if there is no summary."""
-        asked = self._read(client, request, input_items, compacts=True).answer_request
+        summary_request = self._read(client, request, input_items, compacts=True).answer_request
         after = partial(self._after_summary, client, request, input_items, order)
-        return summary.with_summary(self._events(asked), whole, after)
+        return summary.with_summary(self._events(summary_request), whole, after)
 
     def _threshold(self, read: _ReadRequest) -> int:
         """The tokens of a prompt above which the conversation is compacted first; 0 if it never is.

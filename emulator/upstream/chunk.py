@@ -249,8 +249,8 @@ def _mended_usage(usage: Any) -> dict[str, Any] | None:
         return None
     counts = (prompt or 0, completion or 0, total or (prompt or 0) + (completion or 0))
     unreadable = [name for name in _DETAILS if usage.get(name) and not _has_counts(usage[name])]
-    kept = {name: value for name, value in usage.items() if name not in unreadable}
-    return kept | dict(zip(_COUNTS, counts, strict=True))
+    readable = {name: value for name, value in usage.items() if name not in unreadable}
+    return readable | dict(zip(_COUNTS, counts, strict=True))
 
 
 def _has_counts(details: Any) -> bool:

@@ -185,3 +185,29 @@ def test_thoughts_between_words_and_calls_are_kept(
     assert reasoning_sent(upstream) == [["Where?\nLook it up."]]
     [said] = [m for m in upstream.requests[0]["messages"] if m["role"] == "assistant"]
     assert said["content"] == "One moment." and said["tool_calls"][0]["id"] == "call_1"
+
+
+def test_the_thoughts_before_a_cell_stay_with_the_cell(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Fine.")
+    cell = {"type": "code_interpreter_call", "id": "ci_1", "code": "print(2 + 2)"}
+    history: list[Any] = [
+        {"role": "user", "content": "Add."},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "Compute."}],
+        },
+        {**cell, "status": "completed", "outputs": [{"type": "logs", "logs": "4"}]},
+        {"role": "assistant", "content": "Four."},
+        {"role": "user", "content": "Thanks."},
+    ]
+    url = start_proxy(tools="native")
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+    client.responses.create(model="m", tools=[FUNCTION], input=history)
+    [thought] = [m for m in upstream.requests[0]["messages"] if "reasoning_content" in m]
+    assert (thought["reasoning_content"], "print(2 + 2)" in thought["content"]) == (
+        "Compute.",
+        True,
+    )

@@ -259,9 +259,7 @@ def test_a_client_may_fill_in_the_schemas_defaults(
 ) -> None:
     """Claude Code sends its Edit back with ``replace_all=False``: the program ended after each edit."""
     tools: Any = [function("search", TRIP), *TOOLS[1:]]
-    upstream.reply(
-        '```tool_code\nbook(id=search(legs=[{"to": "Oslo"}])[0]["id"])\n```', "PromptInputs."
-    )
+    upstream.reply('```tool_code\nbook(id=search(legs=[{"to": "Oslo"}])[0]["id"])\n```', "Done.")
     question: Any = {"role": "user", "content": "Go."}
     first = plain(client, model="m", messages=[question], tools=tools).choices[0].message
     [call] = first.tool_calls or ()

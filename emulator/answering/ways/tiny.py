@@ -35,7 +35,7 @@ class TinyWay(Way):
     """The reply may be constrained to a JSON object."""
 
     def prompt(self, inputs: PromptInputs, fields: dict[str, Any]) -> Prompt:
-        """If results came last and no call is required, the model is only inputs to say them. Otherwise it
+        """If results came last and no call is required, the model is only asked to report them. Otherwise it
         makes one call at most: with a list to fill it repeats the same call."""
         request = inputs.request
         chat, toolset, choice = request.chat, request.toolset, request.call_policy
