@@ -75,9 +75,7 @@ class TraceSender:
         with self._lock:
             running = [*self._running.values()]
         with self._sending:
-            self._send(
-                running, lambda trace: self._whole(trace) if trace.id == whole else _summary(trace)
-            )
+            self._send(running, lambda trace: self._current(trace, is_whole=trace.id == whole))
         self._send_ended()  # those that have ended meanwhile, too
 
     def close(self) -> None:
@@ -113,10 +111,16 @@ class TraceSender:
 
     def _report(self, trace: Trace) -> Message:
         age = trace.now()
-        if age < 2 * self._sent_at[trace.id]:
-            return _summary(trace)
-        self._sent_at[trace.id] = age
-        return self._whole(trace)
+        is_whole = age >= 2 * self._sent_at[trace.id]
+        if is_whole:
+            self._sent_at[trace.id] = age
+        return self._current(trace, is_whole=is_whole)
+
+    def _current(self, trace: Trace, *, is_whole: bool) -> Message:
+        """Of a request that runs. One that has ended meanwhile is sent whole."""
+        summary = _summary(trace)
+        has_ended = summary[0].seconds is not None
+        return self._whole(trace) if is_whole or has_ended else summary
 
     def _whole(self, trace: Trace) -> Message:
         """The trace, or only its summary if it is too large or nested too deeply."""
