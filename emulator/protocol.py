@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic_core import PydanticUseDefault
 
 from emulator import json_codec
 from emulator.errors import BadRequest
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 # The proxy handles these fields itself; they are never sent upstream.
@@ -46,6 +48,21 @@ REASONING_SWITCHES = (
 )
 
 
+_CHAT_CLIENT = object()
+"""The context of a validation: the value is what a client of Chat Completions sent."""
+
+
+def _unless_a_client_sent_it(value: T, info: ValidationInfo) -> T:
+    if info.context is _CHAT_CLIENT:
+        raise PydanticUseDefault
+    return value
+
+
+OfOtherFronts = Annotated[T, BeforeValidator(_unless_a_client_sent_it), Field(exclude=True)]
+"""What the other fronts know of a request and Chat Completions has no field for. What a client sends under
+the name does not count: it cannot, for example, approve a call."""
+
+
 class Lenient(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -67,9 +84,9 @@ class HistoryCall(Lenient):
     type: Any = "function"
     function: FunctionCall | None = None
     custom: CustomCall | None = None
-    server_label: str | None = Field(default=None, exclude=True)
+    server_label: OfOtherFronts[str | None] = None
     """The server of a hosted call, whose name is then the tool's name at that server."""
-    caller: str | None = Field(default=None, exclude=True)
+    caller: OfOtherFronts[str | None] = None
     """The id of the program that made the call; None if the model did."""
 
     @property
@@ -103,16 +120,16 @@ class Message(Lenient):
     function_call: FunctionCall | None = None
     is_error: Any = Field(default=None, exclude=True)
     """True if a result is marked as a failure: Messages and Responses can do that, and here a chat too."""
-    approval: bool | None = Field(default=None, exclude=True)
+    approval: OfOtherFronts[bool | None] = None
     """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
-    found_tools: list[str] | None = Field(default=None, exclude=True)
+    found_tools: OfOtherFronts[list[str] | None] = None
     """The names of tools, or of their servers, that a search found: the model sees their stubs here."""
-    program: HistoryProgram | None = Field(default=None, exclude=True)
-    is_output: bool = Field(default=False, exclude=True)
+    program: OfOtherFronts[HistoryProgram | None] = None
+    is_output: OfOtherFronts[bool] = False
     """The output of a cell: the model reads it as the user's message."""
-    reasoning: str = Field(default="", exclude=True)
+    reasoning: OfOtherFronts[str] = ""
     """The reasoning before an answer, which Responses and Messages send back: for native models."""
-    model_view: Any = Field(default=None, exclude=True)
+    model_view: OfOtherFronts[Any] = None
     """What the model saw of this answer (`history.ModelView`)."""
 
     @property
@@ -180,12 +197,12 @@ class ChatCompletionRequest(Lenient):
     response_format: dict[str, Any] | None = None
     max_tool_calls: int | None = Field(None, ge=1)
     """The maximum number of interpreter cells, and of hosted calls, in one answer (Responses)."""
-    removed_tools: list[str] = Field([], exclude=True)
+    removed_tools: OfOtherFronts[list[str]] = []
     """The names of tools, or of their servers, that the client removed during the conversation."""
-    listed_servers: dict[str, list[dict[str, Any]]] | None = Field(None, exclude=True)
+    listed_servers: OfOtherFronts[dict[str, list[dict[str, Any]]] | None] = None
     """The tools of servers by label, as the history lists them: they are not listed again."""
-    shows_programs: bool = Field(default=False, exclude=True)
-    """The client sees programs, and says which tools they may call. Not a field of the client."""
+    shows_programs: OfOtherFronts[bool] = False
+    """The client sees programs, and says which tools they may call."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 
@@ -224,33 +241,9 @@ class ChatCompletionRequest(Lenient):
         }
 
 
-_OF_FRONTS: Mapping[type[Lenient], Collection[str]] = {
-    model: [
-        name for name, field in model.model_fields.items() if field.exclude and name != "is_error"
-    ]
-    for model in (ChatCompletionRequest, Message, HistoryCall)
-}
-"""The fields that the other fronts set: a chat client cannot, for example, approve a call."""
-
-
 def parse_chat(body: bytes) -> ChatCompletionRequest:
     """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place."""
-    request = read_object(body)
-    messages = _objects(request.get("messages"))
-    calls = [call for message in messages for call in _objects(message.get("tool_calls"))]
-    for parts, model in (
-        ([request], ChatCompletionRequest),
-        (messages, Message),
-        (calls, HistoryCall),
-    ):
-        for name in _OF_FRONTS[model]:
-            for part in parts:
-                part.pop(name, None)
-    return validated(ChatCompletionRequest, request)
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return validated(ChatCompletionRequest, read_object(body), context=_CHAT_CLIENT)
 
 
 def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
@@ -274,10 +267,10 @@ _OBJECT = re.compile(r"a valid dictionary or instance of \w+")
 """Pydantic's words for an object, with the name of a class here."""
 
 
-def validated(model: type[M], value: Any, place: str = "") -> M:
+def validated(model: type[M], value: Any, place: str = "", context: object = None) -> M:
     """Validate ``value`` as a ``model``. Raises `BadRequest`, whose ``param`` starts with ``place``."""
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=context)
     except ValidationError as error:
         found = [
             (_path(one["loc"], value, missing=one["type"] == "missing"), one["msg"])
