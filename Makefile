@@ -135,7 +135,7 @@ test-deploy: env-dev env-deploy ## validate deploy/ and .github/ with the schema
 bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
 # A module of benchmarks/ each, which says what it measures, what it needs besides, and which page it writes.
-BENCHMARKS := first-run programs reading workers slow-database prompts prompt-variants turns prefix hosted validity accuracy fit tool-recall \
+BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall \
     bfcl bfcl-real bfcl-order bfcl-multi-turn
 $(BENCHMARKS:%=bench-%): bench-%: env-dev env-interpreter env-local env-bench env-sandbox
 	@exec $(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)

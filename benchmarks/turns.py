@@ -266,7 +266,7 @@ def measure(tasks: Sequence[Task], *, instant: bool) -> dict[str, list[Cost]]:
 
 
 def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
-    """The Markdown table and its summary."""
+    """The Markdown table and its summary. Tasks with long chains share a row: their rows are alike."""
     heads = " / ".join(MODES)
     lines = [
         f"Each cell: {heads}.",
@@ -274,13 +274,17 @@ def report(tasks: Sequence[Task], costs: Mapping[str, Sequence[Cost]]) -> str:
         "| task | chain | model turns | prompt tokens |",
         "|---|--:|--:|--:|",
     ]
-    rows = list(zip(*costs.values(), strict=True))
-    for task, row in zip(tasks, rows, strict=True):
-        lines.append(f"| {task.name} | {task.chain} | {_cells(row)} |")
+    rows = list(zip(tasks, zip(*costs.values(), strict=True), strict=True))
+    long = [row for task, row in rows if task.chain >= LONG_CHAIN]
+    chains = [_sum(each) for each in zip(*long, strict=True)]
+    if long:
+        lines.append(f"| {len(long)} tasks | {LONG_CHAIN} or more | {_cells(chains)} |")
+    for task, row in rows:
+        if task.chain < LONG_CHAIN:
+            lines.append(f"| {task.name} | {task.chain} | {_cells(row)} |")
     lines.append(f"| **all** | | {_cells([_sum(each) for each in costs.values()])} |")
-    long = [place for place, task in enumerate(tasks) if task.chain >= LONG_CHAIN]
-    chains = [_sum([each[place] for place in long]) for each in costs.values()]
-    lines += ["", *_summary(len(long), chains, [_sum(each) for each in costs.values()])]
+    if long:
+        lines += ["", *_summary(len(long), chains, [_sum(each) for each in costs.values()])]
     return "\n".join(lines)
 
 

@@ -69,6 +69,14 @@ class BadRequest(EmulatorError):
     type = "invalid_request_error"
 
 
+def unsupported_type(
+    found: object, place: str, supported: str, code: str | None = None
+) -> BadRequest:
+    """The type ``found`` at ``place`` is none of the ``supported`` ones, as a message lists them."""
+    written = "missing" if found is None else repr(str(found)[:64])
+    return BadRequest(f"{place} is {written}; supported types are {supported}.", place, code)
+
+
 class Unauthorized(EmulatorError):
     """The client's key is missing or unknown."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from emulator import json_codec
 from emulator.answering.transcript import render
-from emulator.errors import BadRequest, moved_place
+from emulator.errors import BadRequest, moved_place, unsupported_type
 from emulator.reading.loose_json import Value, objects
 from emulator.reading.statements import Unreadable
 from emulator.tools.toolset import BindError, SchemaError, Toolset
@@ -49,9 +49,12 @@ class AnswerFormat:
             return None
         if kind == "json_object":
             return cls()
+        if kind != "json_schema":
+            raise unsupported_type(kind, f"{_PLACE}.type", "text, json_object, json_schema")
         described = (response_format or {}).get("json_schema")
-        if kind != "json_schema" or not isinstance(described, Mapping):
-            raise BadRequest(f"{_PLACE} {kind!r} is not supported.", param=f"{_PLACE}.type")
+        if not isinstance(described, Mapping):
+            place = f"{_PLACE}.json_schema"
+            raise BadRequest(f"{place} must be an object with a schema.", param=place)
         schema = described.get("schema")
         if not isinstance(schema, Mapping):
             place = f"{_PLACE}.json_schema.schema"

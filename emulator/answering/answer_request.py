@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.answering.answer_format import AnswerFormat
 from emulator.answering.call_policy import (
-    INTERPRETER,
     NO_TOOLS,
     CallPolicy,
-    interpreter_tool,
+    interpreter_container,
     offered_tools,
     unsupported_types,
 )
+from emulator.answering.container_choice import AutoContainer, ContainerChoice
 from emulator.answering.deferred_tools import DeferredTools
 from emulator.answering.forced_call import ForcedCall
 from emulator.answering.profiles import Profile, profile_of
 from emulator.cached_property import cached_property
+from emulator.errors import BadRequest
 from emulator.history import History
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.protocol import ChatCompletionRequest, Message, ToolChoice
@@ -45,8 +46,8 @@ class AnswerRequest:
     toolset: Toolset
     call_policy: CallPolicy
     answer_format: AnswerFormat | None
-    interpreter: Mapping[str, Any] | None
-    """The code interpreter's tool definition, if the model may use it."""
+    interpreter: ContainerChoice | None
+    """The code interpreter's container, if the model may use it."""
     order: Order
     """Which calls may share one message."""
     relayed: bool
@@ -149,10 +150,12 @@ def read_request(
     """
     settings = route.settings
     toolset, call_policy = offered_tools(chat)
-    interpreter = interpreter_tool(chat)
+    interpreter = interpreter_container(chat)
     by_default = interpreter_by_default and settings.interpreter == "on"
     if interpreter is None and by_default and _is_unrestricted(chat):
-        interpreter = {"type": INTERPRETER}
+        interpreter = AutoContainer()
+    if interpreter is not None and (chat.n or 1) > 1:
+        raise BadRequest("n must be 1 with a code interpreter.", "n")
     request = AnswerRequest(
         chat,
         client,

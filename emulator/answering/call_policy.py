@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from emulator.answering.container_choice import ContainerChoice, container_choice
 from emulator.errors import BadRequest, moved_place
 from emulator.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
 from emulator.tools.tool import Tool
@@ -62,11 +63,11 @@ def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
             "unsupported_tool",
         )
     if isinstance(choice, ToolChoice) and choice.type == INTERPRETER:
-        if interpreter_tool(request) is None:
+        if interpreter_container(request) is None:
             raise BadRequest("tool_choice names a tool that is not in tools.", "tool_choice")
         return NO_TOOLS, CallPolicy(required=True)
     if not isinstance(choice, ToolChoice):
-        if choice == "required" and not (everything.tools or interpreter_tool(request)):
+        if choice == "required" and not (everything.tools or interpreter_container(request)):
             raise _nothing_to_call("tool_choice", unsupported)
         return everything, CallPolicy(required=choice == "required", one_at_a_time=one)
     if choice.allowed_tools is not None:
@@ -76,7 +77,7 @@ def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
             if entry.get("type", "function") in ("function", "custom")
         ]
         required = choice.allowed_tools.mode == "required"
-        if required and not (allowed or interpreter_tool(request)):
+        if required and not (allowed or interpreter_container(request)):
             raise _nothing_to_call("tool_choice.allowed_tools.tools", unsupported)
         return _only(tools, allowed), CallPolicy(required, None, one)
     tool = _chosen(everything, choice.model_dump(), "tool_choice", hosted)
@@ -95,9 +96,13 @@ def _nothing_to_call(place: str, unsupported: Sequence[str]) -> BadRequest:
     return BadRequest(message, place, "unsupported_tool")
 
 
-def interpreter_tool(request: ChatCompletionRequest) -> Mapping[str, Any] | None:
-    """The code interpreter's definition, if the model may use it. Raises `BadRequest`."""
-    interpreters = [tool for tool in request.tools or () if tool.get("type") == INTERPRETER]
+def interpreter_container(request: ChatCompletionRequest) -> ContainerChoice | None:
+    """The code interpreter's container, if the model may use it. Raises `BadRequest`."""
+    interpreters = [
+        container_choice(tool.get("container"), f"tools[{n}].container")
+        for n, tool in enumerate(request.tools or ())
+        if tool.get("type") == INTERPRETER
+    ]
     if len(interpreters) > 1:
         raise BadRequest("tools may contain only one code interpreter.", param="tools")
     choice = request.tool_choice

@@ -16,13 +16,14 @@ from typing import Any
 
 from emulator import client_disconnect, json_codec
 from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.interpreter_session import auto_container, reuse_or_create
+from emulator.answering.container_choice import AutoContainer
+from emulator.answering.interpreter_session import reuse_or_create
 from emulator.errors import BadRequest, EmulatorError
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ToolResolver
 from emulator.interpreter.execution import MAX_MODEL_CHARS
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.shell import CommandOutput, run_command
-from emulator.protocol import ChatCompletionRequest
+from emulator.protocol import ChatCompletionRequest, validated
 from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 
@@ -114,7 +115,7 @@ class ContainerShell:
                 " container_reference with a container_id."
             )
             raise BadRequest(message, place)
-        auto = auto_container({**environment, "type": "auto"}, place)
+        auto = validated(AutoContainer, environment, place)
         created: list[Container] = []
         lock = threading.Lock()
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from emulator.answering.container_choice import AutoContainer, ContainerChoice
 from emulator.answering.prompt import SandboxDescription
-from emulator.errors import BadRequest, NotFound
+from emulator.errors import NotFound
 from emulator.events import UpstreamAccepted
 from emulator.history import model_view_of
 from emulator.interpreter.attachments import with_files_in_container
 from emulator.interpreter.interpreter import Interpreter
 from emulator.programs.call_history import last_result
 from emulator.protocol import ChatCompletionRequest, Message
-from emulator.settings import MemoryLimit, Settings
+from emulator.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.files import Files
 
@@ -30,26 +28,6 @@ _MAX_LISTED_FILES = 50
 """File names that a conversation lists."""
 
 _LINK = re.compile(r"/containers/(cntr_[0-9a-f]+)/files/")
-
-
-class NetworkPolicy(BaseModel):
-    """A sandbox has no network, so this is the only policy."""
-
-    type: Literal["disabled"]
-
-
-class AutoContainer(BaseModel):
-    """``{"type": "auto", ...}``: the proxy chooses the container. OpenAI's other fields are ignored."""
-
-    model_config = ConfigDict(frozen=True)
-
-    file_ids: list[str] = Field(default_factory=list, max_length=50)
-    memory_limit: MemoryLimit | None = None
-    network_policy: NetworkPolicy | None = None
-    stateful: bool = True
-    approval: Literal["never", "required"] | None = None
-    reuse: list[str] = Field(default_factory=list)
-    """This conversation's containers, the latest last. One that still exists is reused. Set by the proxy."""
 
 
 @dataclass(frozen=True)
@@ -102,58 +80,28 @@ def open_session(
     settings: Settings,
     client: str,
     request: ChatCompletionRequest,
-    tool: Mapping[str, Any],
+    choice: ContainerChoice,
     *,
     linked: Sequence[str] = (),
     few_shot: bool = False,
 ) -> InterpreterSession:
-    """Open the session that ``tool`` asks for; ``few_shot`` if a very small model writes the cells. The
-    client's history has links to files of the ``linked`` containers.
+    """Open a session in the container of ``choice``; ``few_shot`` if a very small model writes the cells.
+    The client's history has links to files of the ``linked`` containers.
 
-    Raises `BadRequest`, `NotFound`.
+    Raises `NotFound`.
     """
-    if (request.n or 1) > 1:
-        raise BadRequest("n must be 1 with a code interpreter.", param="n")
     max_cells = min(_MAX_CELLS, request.max_tool_calls or _MAX_CELLS)
     if few_shot:
         max_cells = 1  # a very small model keeps writing cells, whatever the first one printed
-    container, is_new = _find_or_create(interpreter, settings, client, request, tool, linked)
+    if isinstance(choice, str):
+        container, is_new = interpreter.containers.get(client, choice), False
+    else:
+        waiting = interpreter.waiting_cell(last_result(request.messages).tool_call_id or "")
+        of_cell = [waiting.container_id] if waiting else []
+        known = [*linked, *choice.reuse, *of_cell]
+        container, is_new = reuse_or_create(interpreter, settings, client, choice, known)
     container = interpreter.containers.use(container)
     return InterpreterSession(interpreter, container, max_cells, _MAX_FIXES, files, is_new)
-
-
-def _find_or_create(
-    interpreter: Interpreter,
-    settings: Settings,
-    client: str,
-    request: ChatCompletionRequest,
-    tool: Mapping[str, Any],
-    linked: Sequence[str],
-) -> tuple[Container, bool]:
-    """Return the container, and whether it is new."""
-    wanted = tool.get("container") or {"type": "auto"}
-    if isinstance(wanted, str):
-        return interpreter.containers.get(client, wanted), False
-    place = f"tools[{_place(request, tool)}].container"
-    if not isinstance(wanted, Mapping) or wanted.get("type") != "auto":
-        raise BadRequest(
-            f"Invalid value for {place!r}: expected the id of a container or type auto.", place
-        )
-    auto = auto_container(wanted, place)
-    waiting = interpreter.waiting_cell(last_result(request.messages).tool_call_id or "")
-    of_cell = [waiting.container_id] if waiting else []
-    known = [*linked, *auto.reuse, *of_cell]
-    return reuse_or_create(interpreter, settings, client, auto, known)
-
-
-def auto_container(wanted: Mapping[str, Any], place: str) -> AutoContainer:
-    """Read the container that a tool asks for at ``place``. Raises `BadRequest`."""
-    try:
-        return AutoContainer.model_validate(wanted)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        at = ".".join([place, *map(str, first["loc"])])
-        raise BadRequest(f"Invalid value for {at!r}: {first['msg']}.", at) from error
 
 
 def reuse_or_create(
@@ -181,11 +129,6 @@ def reuse_or_create(
         approval=approval,
     )
     return created, True
-
-
-def _place(request: ChatCompletionRequest, tool: Mapping[str, Any]) -> int:
-    tools = request.tools or []
-    return next((n for n, item in enumerate(tools) if item is tool), 0)
 
 
 def linked_containers(messages: Sequence[Message]) -> list[str]:

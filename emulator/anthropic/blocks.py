@@ -23,10 +23,9 @@ from emulator.anthropic.parts import (
     mapping,
     parts,
     text,
-    unknown_type,
 )
 from emulator.anthropic.tool_changes import ADDITION, REMOVAL, change_message, tool_changes
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, unsupported_type
 from emulator.protocol import FunctionCall, HistoryCall, Message
 
 Json = dict[str, Any]
@@ -126,7 +125,7 @@ _WHOLE: Mapping[str, Callable[[ClientHistory, Block, str, Cells], None]] = {
 def _answer_type(block: Any, place: str) -> str:
     kind = block_type(block, place)
     if kind in ("tool_result", "image", "document", "search_result"):
-        raise unknown_type(kind, place, "those of an assistant's message")
+        raise unsupported_type(kind, f"{place}.type", "those of an assistant's message")
     return kind
 
 

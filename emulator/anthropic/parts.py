@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, unsupported_type
 
 Json = dict[str, Any]
 Block = Mapping[str, Any]
@@ -26,7 +26,7 @@ def parts(block: Any, place: str) -> list[Json]:
     """The parts of one block. Raises `BadRequest`."""
     kind = block_type(block, place)
     if kind not in PARTS:
-        raise unknown_type(kind, place, ", ".join(PARTS))
+        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
     return PARTS[kind](block, place)
 
 
@@ -56,13 +56,6 @@ def mapping(value: Any) -> Block:
     return value if isinstance(value, Mapping) else {}
 
 
-def unknown_type(kind: object, place: str, expected: str) -> BadRequest:
-    return BadRequest(
-        f"{place}.type is {str(kind)[:64]!r}; supported types are {expected}.",
-        param=f"{place}.type",
-    )
-
-
 def _plain(words: str) -> Json:
     return {"type": "text", "text": words}
 
@@ -82,7 +75,7 @@ def _image(block: Block, place: str) -> list[Json]:
         case "file":
             return [{"type": "image_url", "image_url": {"file_id": text(source, "file_id", at)}}]
         case other:
-            raise unknown_type(other, at, "base64, url, file")
+            raise unsupported_type(other, f"{at}.type", "base64, url, file")
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
@@ -101,7 +94,7 @@ def _document(block: Block, place: str) -> list[Json]:
         case "file":
             content = _upload(source, at)
         case other:
-            raise unknown_type(other, at, "text, content, base64, file")
+            raise unsupported_type(other, f"{at}.type", "text, content, base64, file")
     return [*([_plain("\n\n".join(heading))] if heading else []), *content]
 
 

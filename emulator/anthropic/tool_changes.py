@@ -47,8 +47,8 @@ def tool_changes(contents: Iterable[Content], start: int = 0) -> Iterator[tuple[
 
 
 def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> ChangedTools:
-    """Raises `BadRequest` for a change that names no tool."""
-    known = {tool.get("name") for tool in tools}
+    """Raises `BadRequest` for a change that names no tool, and for a tool whose type is none."""
+    known = {str(tool.get("name")) for tool in tools}
     offered = [*tools]
     removed: set[str] = set()
     places: dict[str, str] = {}
@@ -66,6 +66,10 @@ def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> 
             known.add(name)
             places[f"tools[{len(offered)}]"] = f"{place}.tool.definition"
             offered.append({**definition, "defer_loading": LOADED})
+    for n, tool in enumerate(offered):
+        if not isinstance(tool.get("type"), str | None):
+            place = f"{places.get(f'tools[{n}]', f'tools[{n}]')}.type"
+            raise BadRequest(f"{place} must be text.", place)
     return ChangedTools(offered, sorted(removed), places)
 
 

@@ -124,9 +124,7 @@ def _callers(tool: Mapping[str, Any], place: str) -> list[str]:
 
 
 def _tool(tool: Mapping[str, Any], place: str, container: str | None) -> Json:
-    kind = tool.get("type") or "custom"
-    if not isinstance(kind, str):
-        raise BadRequest(f"{place}.type must be text.", param=f"{place}.type")
+    kind = str(tool.get("type") or "custom")
     family = _VERSION.sub("", kind)
     if kind == "custom":
         if tool.get("input_schema") is None:

@@ -26,7 +26,8 @@ _SECRET = ("authorization", "authorization_token", "headers")
 
 
 def body_without_credentials(body: bytes) -> bytes:
-    """Return the body of any request without credentials of MCP servers; most bodies stay unchanged."""
+    """Return the body of any request without credentials of MCP servers; most bodies stay unchanged. Of one
+    that cannot be read and written again nothing is left."""
     if b'"mcp' not in body:
         return body
     try:
@@ -44,7 +45,10 @@ def body_without_credentials(body: bytes) -> bytes:
                 else one
                 for one in servers
             ]
-    return body if shown == request else json_codec.dumps(shown)
+    try:
+        return body if shown == request else json_codec.dumps(shown)
+    except TypeError:  # nested too deeply
+        return b""
 
 
 def _origin(url: str) -> str:

@@ -117,4 +117,6 @@ def _opened(file: Part, files: Files, client: str) -> Iterator[tuple[str, Binary
     try:
         yield name, BytesIO(base64.b64decode(data.partition("base64,")[2] or data, validate=True))
     except binascii.Error as error:
-        raise BadRequest(f"file_data is not base64: {error}.", "file_data") from error
+        raise BadRequest(
+            f"The data of the file {name!r} is not base64: {error}.", "file_data"
+        ) from error

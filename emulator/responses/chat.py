@@ -12,7 +12,7 @@ from emulator.protocol import EMULATED, ChatCompletionRequest, Message, validate
 from emulator.responses.callers import PROGRAMS
 from emulator.responses.items import Json
 from emulator.responses.request import ResponseRequest, check_supported
-from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, qualified
+from emulator.responses.tools import CALLABLE, CLIENT_TOOLS, check_has_type, qualified
 
 # Tools that run in a container -> the field that names it.
 _ENVIRONMENTS = {INTERPRETER: "container", SHELL: "environment"}
@@ -102,9 +102,9 @@ def _reusing(tools: Sequence[Json], containers: Sequence[tuple[str, str]]) -> li
         known = {INTERPRETER: cells, SHELL: others}
     reusing: list[Json] = []
     for tool in tools:
-        name = _ENVIRONMENTS.get(tool["type"], "")
-        wanted = tool.get(name)
-        if isinstance(wanted, Mapping):
+        name = _ENVIRONMENTS.get(tool["type"])
+        wanted = tool.get(name) if name else None
+        if name and isinstance(wanted, Mapping):
             reusing.append({**tool, name: {**wanted, "reuse": known[tool["type"]]}})
         else:
             reusing.append(tool)
@@ -144,6 +144,7 @@ def _allowed_tools(choice: Json, offered: Sequence[Json]) -> Json:
     for tool, place in zip(tools, places, strict=True):
         if not isinstance(tool, dict):
             raise BadRequest(f"{place} must be an object.", param=place)
+        check_has_type(tool, place)
         if tool.get("type") != "namespace":
             chat_tools.append(_single_tool(tool))
             continue

@@ -257,8 +257,9 @@ class ResponseFront:
             .updated(input_items, "input")
         )
         tools = request.tools or []
-        new_tools = added_tools([*history, *input_items], tools)
-        offered = to_chat_tools([] if compacts else [*tools, *new_tools])
+        added = added_tools(history, tools, "previous_response")
+        added += added_tools(input_items, [*tools, *(tool for _, tool in added)], "input")
+        offered = to_chat_tools([]) if compacts else to_chat_tools(tools, added)
         answered = configuration.request
         try:
             chat_messages = messages(parsed_items)
@@ -280,7 +281,12 @@ class ResponseFront:
             places = client_places(answered, offered.places, configuration.format_place)
             raise error.moved(places) from error
         return _ReadRequest(
-            answer_request, configuration.request, compacts, history, input_items, new_tools
+            answer_request,
+            configuration.request,
+            compacts,
+            history,
+            input_items,
+            [tool for _, tool in added],
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from emulator import json_codec
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, unsupported_type
 from emulator.events import new_id
 from emulator.protocol import validated
 from emulator.responses import hosted_items, tool_items
@@ -98,8 +98,8 @@ def _normalized(value: Any, place: str) -> Json:
         item["type"] = kind = "item_reference"
     if not isinstance(kind, str) or not (kind in ITEMS or kind in _OTHERS):
         known = ", ".join(ITEMS)
-        message = f"{place}.type is {quoted(kind)}; supported types are {known} and items of hosted tools."
-        raise BadRequest(message, param=f"{place}.type", code="unsupported_item")
+        known += " and items of hosted tools"
+        raise unsupported_type(kind, f"{place}.type", known, "unsupported_item")
     if kind == "item_reference":
         return item
     hosted_items.check_no_credentials(item, place)
@@ -164,9 +164,7 @@ def _parts(value: Any, place: str) -> tuple[Part, ...]:
 def _part(value: Any, place: str) -> Part:
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in PARTS:
-        known = ", ".join(PARTS)
-        message = f"{place}.type is {quoted(kind)}; supported types are {known}."
-        raise BadRequest(message, param=f"{place}.type")
+        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
     for name, instead in _UNFETCHABLE.get(kind, {}).items():
         if value.get(name) and not value.get(instead):
             message = f"{place}.{name} is not supported; send {instead} with the content."

@@ -13,11 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from emulator import json_codec
 from emulator.answering.call_policy import SUPPORTED_TYPES
-from emulator.errors import BadRequest
+from emulator.errors import BadRequest, unsupported_type
 from emulator.protocol import Lenient, read_object, validated
 from emulator.responses import items
-from emulator.responses.items import Json, quoted
-from emulator.responses.tools import CLIENT_TOOLS
+from emulator.responses.items import Json
+from emulator.responses.tools import CLIENT_TOOLS, check_has_type
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
 
@@ -130,8 +130,7 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
         message = "A response continues a conversation or previous_response_id, not both."
         raise BadRequest(message, param="conversation")
     for n, tool in enumerate(request.tools or ()):
-        if not isinstance(tool.get("type"), str):
-            raise BadRequest(f"tools[{n}].type must be the type of the tool.", f"tools[{n}].type")
+        check_has_type(tool, f"tools[{n}]")
     input_items = items.normalize([] if request.input is None else request.input)
     items.parse(input_items)
     return request, input_items
@@ -142,5 +141,4 @@ def check_supported(kind: Any, place: str) -> None:
     choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys() | {"mcp"}
     if not isinstance(kind, str) or kind not in choosable:
         known = ", ".join(sorted(choosable))
-        message = f"{place} is {quoted(kind)}; supported types are {known}."
-        raise BadRequest(message, param=place, code="unsupported_tool")
+        raise unsupported_type(kind, place, known, "unsupported_tool")

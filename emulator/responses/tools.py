@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from emulator.answering.deferred_tools import LOADED, SEARCH_TYPE
+from emulator.errors import BadRequest
 from emulator.responses.callers import PROGRAMS, chat_callers
 from emulator.responses.items import Json
 
@@ -151,8 +152,17 @@ class OfferedTools:
     shows_programs: bool = False
 
 
-def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
-    """Convert ``tools``, as the client sent them or as a response echoes them. Raises `BadRequest`."""
+def check_has_type(tool: Json, place: str) -> None:
+    """Raises `BadRequest`."""
+    if not isinstance(tool.get("type"), str):
+        raise BadRequest(f"{place}.type must be the type of the tool.", f"{place}.type")
+
+
+def to_chat_tools(tools: Sequence[Json], added: Sequence[AddedTool] = ()) -> OfferedTools:
+    """Convert ``tools``, as the client sent them or as a response echoes them, and those that items added.
+    Raises `BadRequest`."""
+    placed = [*((f"tools[{n}]", tool) for n, tool in enumerate(tools)), *added]
+    tools = [tool for _, tool in placed]
     chat_tools: list[Json] = []
     places: list[str] = []
     forms: dict[str, CallForm] = {}
@@ -164,8 +174,8 @@ def to_chat_tools(tools: Sequence[Json]) -> OfferedTools:
         chat_tools.append({**chat_tool, **callers})
         places.append(place)
 
-    for n, tool in enumerate(tools):
-        kind, place = str(tool.get("type")), f"tools[{n}]"
+    for place, tool in placed:
+        kind = str(tool.get("type"))
         if kind == "namespace":
             for inner_place, inner, form in _members(tool, place):
                 add(inner_place, inner, inner)
@@ -209,16 +219,25 @@ def is_client_search(item: Mapping[str, Any]) -> bool:
     return str(item.get("type")).startswith(SEARCH_TYPE) and item.get("execution") == "client"
 
 
-def added_tools(items: Sequence[Json], tools: Sequence[Json]) -> list[Json]:
-    """Return the tools that items of the input add to ``tools``; those of a client's search are `LOADED`."""
+AddedTool = tuple[str, Json]
+"""A tool that an item added, and its place: ``input[2].tools[0]``."""
+
+
+def added_tools(items: Sequence[Json], tools: Sequence[Json], place: str) -> list[AddedTool]:
+    """Return the tools that ``items``, at ``place``, add to ``tools``; those of a client's search are
+    `LOADED`. Raises `BadRequest`."""
     known = {name for tool in tools for name in chat_names(tool)}
-    added: list[Json] = []
-    for item in items:
-        for tool in _objects(item.get("tools")) if item["type"] in _TOOL_ITEMS else ():
+    added: list[AddedTool] = []
+    for n, item in enumerate(items):
+        for m, tool in enumerate(
+            _objects(item.get("tools")) if item["type"] in _TOOL_ITEMS else ()
+        ):
+            own_place = f"{place}[{n}].tools[{m}]"
+            check_has_type(tool, own_place)
             new = {*chat_names(tool)} - known
             known |= new
-            one = found_tools([tool], new)
-            added += map(_loaded, one) if is_client_search(item) else one
+            found = found_tools([tool], new)
+            added += [(own_place, _loaded(a) if is_client_search(item) else a) for a in found]
     return added
 
 
@@ -274,7 +293,9 @@ _TOOL_ITEMS = ("additional_tools", "tool_search_output")
 
 
 def _members(namespace: Json, place: str) -> Iterator[tuple[str, Json, CallForm]]:
-    name, purpose = str(namespace.get("name") or ""), namespace.get("description")
+    name, purpose = namespace.get("name"), namespace.get("description")
+    if not isinstance(name, str) or not name:
+        raise BadRequest(f"{place}.name must be the name of the namespace.", f"{place}.name")
     members = namespace.get("tools")
     for n, member in enumerate(members if isinstance(members, list) else ()):
         if not isinstance(member, dict) or member.get("type", "function") not in CALLABLE:

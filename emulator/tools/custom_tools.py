@@ -38,8 +38,10 @@ def _grammar_constraint(
     written: Mapping[str, Any], place: str
 ) -> tuple[dict[str, Any], LarkGrammar | None]:
     # Chat completions put the grammar in an object of its own, Responses in the format itself.
-    if isinstance(written.get("grammar"), Mapping):
+    if "grammar" in written:
         written, place = written["grammar"], f"{place}.grammar"
+        if not isinstance(written, Mapping):
+            raise SchemaError("grammar must be an object", place)
     syntax, definition = written.get("syntax"), written.get("definition")
     if syntax not in ("regex", "lark"):
         raise SchemaError("syntax must be regex or lark", f"{place}.syntax")

@@ -26,6 +26,19 @@ _BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _COMPOUND = ("$ref", "const", "allOf", "anyOf", "oneOf")
 
 
+_OLDER = {
+    "prefixItems": "items",
+    "items": "additionalItems",
+    **dict.fromkeys(("dependentRequired", "dependentSchemas"), "dependencies"),
+}
+
+
+def spelling(keyword: str, modern: dict[str, Any], written: dict[str, Any]) -> str:
+    """The keyword that ``written`` has for one that is in `modernize` of it."""
+    is_same = modern.get(keyword) is written.get(keyword)
+    return keyword if is_same else _OLDER.get(keyword, keyword)
+
+
 def modernize(node: dict[str, Any]) -> dict[str, Any]:
     """Return `node` with the keywords of older drafts replaced."""
     new = dict(node)

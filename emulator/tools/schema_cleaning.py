@@ -120,11 +120,12 @@ class _Cleaner:
         for keyword, reason in _REFUSED.items():
             if keyword in node:
                 raise SchemaError(f"{keyword} is not supported: {reason}", at(place, keyword))
-        node = dialects.modernize(node)
+        written, node = node, dialects.modernize(node)
         cleaned: dict[str, Any] = {}
         for keyword, clean_keyword in _KEYWORDS.items():
             if keyword in node:
-                clean_keyword(self, cleaned, keyword, node[keyword], at(place, keyword))
+                inside = at(place, dialects.spelling(keyword, node, written))
+                clean_keyword(self, cleaned, keyword, node[keyword], inside)
         if self.strict and "required" in cleaned:
             cleaned[STRICT] = True
         return dialects.apply_nullable(cleaned) if node.get("nullable") is True else cleaned

@@ -317,7 +317,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"name": "f", "input_schema": SHAPELESS}]}, "tools[0].input_schema.location"),
     ({"functions": [{"name": "f", "inputSchema": SHAPELESS}]}, "functions[0].inputSchema.location"),
     ({"response_format": {"type": "yaml"}}, "response_format.type"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
         "response_format.json_schema.schema",

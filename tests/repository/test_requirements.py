@@ -28,6 +28,7 @@ NOT_REQUIRED |= {
     "IPython",
     "markupsafe",
     "mcp_types",
+    "pydantic_core",
     "traitlets",
     "werkzeug",
     "zmq",

@@ -6,9 +6,13 @@ Hypothesis provides the randomness, and minimizes what fails.
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+DATA = Path(__file__).parents[1] / "data"
 
 # fmt: off
 HOSTILE: tuple[Any, ...] = (
@@ -77,3 +81,11 @@ def mutated(dice: random.Random, body: Any) -> Any:
                     deep = {"a": deep} if dice.random() < 0.5 else [deep]
                 holder[key] = deep
     return body
+
+
+def request_bodies() -> Iterator[tuple[str, Any]]:
+    """(path, body) of what clients sent, and of others with each kind of tool, item, block and part."""
+    for name in ("client_requests.jsonl", "varied_requests.jsonl"):
+        for line in map(json.loads, (DATA / name).read_text().splitlines()):
+            if line.get("body"):
+                yield line["path"], line["body"]

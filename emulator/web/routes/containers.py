@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
-from emulator.answering.interpreter_session import NetworkPolicy
+from emulator.answering.container_choice import NetworkPolicy
 from emulator.interpreter.interpreter import Interpreter
 from emulator.protocol import Lenient, parse_body
 from emulator.settings import MemoryLimit

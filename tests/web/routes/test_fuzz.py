@@ -14,20 +14,20 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from functools import reduce
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from app import create_app
 from emulator.settings import Settings
 from tests.conftest import StartProxy
-from tests.support.mutations import mutated
+from tests.support.mutations import mutated, request_bodies
 from tests.support.scripted import ScriptedUpstream
 
-DATA = Path(__file__).parents[2] / "data"
 COUNT = int(os.environ.get("FUZZ_REQUESTS", "250"))
 SETTINGS: dict[str, Any] = {"repair_attempts": 1, "max_body_bytes": 2**20}
 
@@ -113,12 +113,11 @@ def rules() -> list[tuple[str, str]]:
 
 def bodies() -> list[tuple[str, Any]]:
     """Those in tests/data that need no kernel: kernels are slow, and not what is tried here."""
-    lines = map(json.loads, (DATA / "client_requests.jsonl").read_text().splitlines())
     known = {rule for _, rule in rules()}
     found = [
-        (line["path"], line["body"])
-        for line in lines
-        if line.get("body") and "code_interpreter" not in json.dumps(line["body"])
+        (path, body)
+        for path, body in request_bodies()
+        if not re.search("code_(?:interpreter|execution)|container_auto", json.dumps(body))
     ]
     own: list[tuple[str, Any]] = [
         (
@@ -146,6 +145,28 @@ def ask(proxy: str, request: Request) -> tuple[int, bytes]:
         return answer.status, answer.read()
     finally:
         connection.close()
+
+
+DEEP: Any = reduce(lambda inside, _: {"a": inside}, range(300), None)
+SERVER = {"type": "mcp", "server_label": "l", "headers": {"a": "b"}}
+FOUND = [
+    ("/v1/responses", {"tools": [{**SERVER, "": {"a": "b"}}]}),
+    ("/v1/responses", {"tools": [{**SERVER, "allowed_tools": [DEEP]}]}),
+    ("/v1/responses", {"tools": [{**SERVER, "type": {"x": 1}}]}),
+    ("/v1/messages", {"max_tokens": 9, "tools": [{"name": {"x": 1}, "input_schema": {}}]}),
+]
+"""What the test below, or its kin, once found."""
+
+
+@pytest.mark.parametrize(("path", "fields"), FOUND)
+def test_a_request_that_once_made_the_proxy_fail_is_refused(
+    start_proxy: StartProxy, path: str, fields: dict[str, Any]
+) -> None:
+    message = {"role": "user", "content": "Hi"}
+    question: dict[str, Any] = {"input": "Hi"} if "responses" in path else {"messages": [message]}
+    body = json.dumps({"model": "m", **question, **fields}).encode()
+    status, answer = ask(start_proxy(), Request("POST", path, body))
+    assert status == 400, answer
 
 
 def test_no_request_makes_the_proxy_fail(

@@ -1,0 +1,99 @@
+"""An error names the place of the fault in the client's own request, whatever the API."""
+
+from __future__ import annotations
+
+import copy
+import json
+import operator
+import re
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.support.mutations import request_bodies
+from tests.support.scripted import ScriptedUpstream
+from tests.support.three_apis import fetch
+
+PATHS = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
+WRONG: dict[type, tuple[Any, ...]] = {
+    bool: ("maybe",),
+    int: ("x",),
+    float: ("x",),
+    str: ({"x": 1}, 5),
+    list: (5, "x"),
+    dict: ("x", [1]),
+}
+"""Values of another type."""
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[tuple[Place, Any]]:
+    items: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        items = [*value.items()]
+    elif isinstance(value, list):
+        items = [*enumerate(value)]
+    for step, inner in items:
+        yield (*at, step), inner
+        yield from places(inner, (*at, step))
+
+
+def faulty(path: str) -> Iterator[tuple[str, Any]]:
+    """Requests with one value of a wrong type, and its place; places that differ by a number only, once."""
+    tried = set()
+    bodies = [{**body, "stream": False} for to, body in request_bodies() if to == path]
+    for body, (place, value) in ((one, found) for one in bodies for found in places(one)):
+        kinds = [str(one.get("type") or one.get("role")) for one in along(body, place)]
+        alike = (*("*" if isinstance(step, int) else step for step in place), *kinds)
+        if alike in tried or "$defs" in place:  # an error of a reference names the reference
+            continue
+        tried.add(alike)
+        for wrong in WRONG.get(type(value), ()):
+            changed = copy.deepcopy(body)
+            *path_to, last = place
+            reduce(operator.getitem, path_to, changed)[last] = wrong
+            yield written(place), changed
+
+
+def along(body: Any, place: Place) -> Iterator[dict[str, Any]]:
+    for step in place:
+        if isinstance(body, dict):
+            yield body
+        body = body[step]
+
+
+def written(place: Place) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)[1:]
+
+
+def named(path: str, error: dict[str, Any]) -> str:
+    """Errors of Messages have no field for the place: their messages begin with it."""
+    if path != "/v1/messages":
+        return str(error["param"])
+    found = re.match(r"(?:Invalid value for ')?([a-z_]+(?:\[\d+\]|\.[\w-]+)*)", error["message"])
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_error_names_the_place_of_a_value_of_a_wrong_type(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, path: str
+) -> None:
+    upstream.default = lambda _: "Hello."
+    proxy = start_proxy(repair_attempts=0)
+    refused, elsewhere = 0, []
+    for place, body in faulty(path):
+        status, _, answer = fetch(f"{proxy}{path}", body)
+        assert status != 500, (place, body)
+        if status != 400:
+            continue
+        refused += 1
+        error = json.loads(answer)["error"]
+        # The whole of which the value is a part may be wrong, or a part of what should be there is missing.
+        name = re.sub(r"\.(\d+)", r"[\1]", named(path, error))
+        if not (name and (place.startswith(name) or name.startswith(place))):
+            elsewhere.append((place, error["message"]))
+    assert not elsewhere
+    assert refused > 40
