@@ -33,7 +33,7 @@ USAGE = """\
 {program} upstream [--ask] [settings] show the upstream and what chose it; --ask: which server answers
 {program} explain TOOLS.json          show what a model sees, and how a reply is read; see explain --help
 {program} fit [settings]              measure which way of calling tools suits a model; see fit --help
-{program} run AGENT [-- ARGS]         start codex, claude, opencode, qwen, pi or cline; see run --help
+{program} run AGENT [-- ARGS]         start codex, claude, copilot or another; see run --help
 {program} keys new NAME               make a client key and its table for client_keys_file
 {program} --version, --help, --help-all
 

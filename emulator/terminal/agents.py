@@ -115,6 +115,36 @@ wire_api = "responses"
 """
         },
     ),
+    "copilot": Agent(
+        "GitHub Copilot CLI",
+        "npm install -g @github/copilot",
+        variables={
+            "COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1:8001/v1",
+            "COPILOT_PROVIDER_API_KEY": "your-key",
+            "COPILOT_MODEL": "your-model",
+            "COPILOT_OFFLINE": "true",
+        },
+    ),
+    "vibe": Agent(
+        "Mistral Vibe",
+        "uv tool install mistral-vibe",
+        {
+            ".vibe/config.toml": """\
+active_model = "your-model"
+enable_telemetry = false
+
+[[providers]]
+name = "proxy"
+api_base = "http://127.0.0.1:8001/v1"
+api_key_env_var = "PROXY_KEY"
+
+[[models]]
+name = "your-model"
+provider = "proxy"
+"""
+        },
+        variables={"PROXY_KEY": "your-key"},
+    ),
     "qwen": Agent(
         "Qwen Code",
         "npm install -g @qwen-code/qwen-code",
