@@ -209,7 +209,7 @@ def test_an_agent_that_a_signal_kills_gives_the_shells_exit_code(waiting: Proces
     [
         (["pi"], 127, "pi is not on PATH; install it: npm install -g @earendil-works/pi-coding-agent"),
         (["codxe"], 2, "; did you mean codex?"),
-        ([], 2, "run codex|claude|opencode|qwen|pi|cline "),
+        ([], 2, "run codex|claude|opencode|copilot|vibe|qwen|pi|cline "),
         (["codex", "exec", "Hi there"], 2, "run codex -- exec 'Hi there'"),
         (["codex", "--bse-url", "x"], 2, "--bse-url: there is no such flag; did you mean --base-url?"),
         (["codex", "--print-confg"], 2, "--print-confg: there is no such flag; did you mean --print-config?"),
