@@ -2,14 +2,13 @@
 #   make run PORT=9000             serves there; ARGS="..." passes any arguments to the program that the target runs
 #   make test PYTHON=python3.13    creates the virtual environment with this Python (3.11 or newer)
 #   make test TEST_PROCESSES=4     runs the suite in 4 processes; with ARGS it runs in one, for debuggers
-#   make test TESTS="not slow and " leaves out more tests by their markers
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-VENV := .venv
+export VENV := .venv
 PY := $(VENV)/bin/python
 TEST_PROCESSES ?= $(if $(ARGS),0,2)
 # An idle process takes tests from the queues of the others.
@@ -23,7 +22,6 @@ SETTINGS = $(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(PORT),--port '$(POR
 SUITABLE := 'import ensurepip, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))'
 SYSTEM_PYTHON := $(shell for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
     "$$python" -c $(SUITABLE) 2>/dev/null && { echo "$$python"; break; }; done)
-export VENV
 export PROXY_PYTHON := $(abspath $(PY))
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
@@ -89,8 +87,7 @@ test-clients: env-run env-interpreter env-sandbox environment-clients ## test ot
 # pytest must not read this folder's settings and fixtures, whose packages are not in this environment.
 test-browser: env-dev env-browser ## test the inspector in Chromium; SCREENSHOTS=DIR saves pictures there
 	@.venv-browser/bin/python -m pytest -q tests/browser -c /dev/null --rootdir=tests/browser --confcutdir=tests/browser -p no:cacheprovider $(ARGS)
-# Each agent and framework has its own environment, .venv-agents/NAME or .venv-frameworks/NAME, which
-# tests/support/environments.py builds from tests/agents/environments and tests/frameworks/environments.
+# Each agent and framework has an environment of its own, which tests/support/environments.py builds.
 AGENTS_SLICE := codex llm
 test-agents: env-dev env-supply ## test two coding agents with the proxy and a scripted model (docs/agents.md)
 	@$(PY) -m tests.support.environments agents $(AGENTS_SLICE)
@@ -134,9 +131,7 @@ test-deploy: env-dev env-deploy ## validate deploy/ and .github/ with the schema
 ##@ Measure
 bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
-# A module of benchmarks/ each, which says what it measures, what it needs besides, and which page it writes.
-BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall \
-    bfcl bfcl-real bfcl-order bfcl-multi-turn
+BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-order bfcl-multi-turn
 $(BENCHMARKS:%=bench-%): bench-%: env-dev env-interpreter env-local env-bench env-sandbox
 	@exec $(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
 

@@ -23,6 +23,7 @@ _STATEMENTS = frozenset(
     "for if while try with def class async import from print await return assert del".split()
 )
 _WRAPPERS = re.compile(r"[ \t]*(?:>>> ?)?(?:await +|print\( *|[\[(]\s*|[\"'“])*")
+_QUOTES = ("'", '"')
 _TARGETS = re.compile(  # between the first word and its `=`
     r"(?:[ \t]*,[ \t]*[^\W\d]\w*)*[ \t]*(?::[ \t]*[^\W\d][\w.]*(?:\[[\w\[\], .|]*\])?[ \t]*)?"
 )
@@ -43,12 +44,12 @@ def may_be_code(head: str, whole: bool, names: ToolNames) -> Verdict:
     if word is None:
         # ">>" may become a prompt; "get\" may become an escaped underscore.
         return maybe if ">>> ".startswith(head.lstrip()) else Verdict.NO
-    at = word.end()
+    at, lead = word.end(), head[: word.start()]
+    at += lead[-1:] in _QUOTES and head.startswith(lead[-1:], at)  # a name in quotes
     if at == len(head) or head[at:] in ("\\", ".", "-"):
         return maybe
     if head[at] == "(" and (names.find(word.group()) or names.closest_name(word.group())):
         return Verdict.YES
-    lead = head[: word.start()]
     if "print(" in lead or "await " in lead:
         return Verdict.YES
     if lead.strip(" \t>"):
@@ -71,6 +72,9 @@ def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
     if len(rest) == 1:
         return maybe
     return Verdict.NO if rest[1] == "=" else Verdict.YES
+
+
+_ATTACHED = re.compile(r"[^\W\d_]|\.(?:\s|\Z)")
 
 
 class LineKind(Enum):
@@ -148,12 +152,21 @@ class BareCode:
         word = WRITTEN_NAME.match(self.logical.lstrip(" \t[(>"))
         return bool(word and self._names.find(word.group())) and "(" in self.logical
 
+    def ends_with_calls(self) -> bool:
+        """Return True if the incomplete logical line is whole calls, around which quotes are left open."""
+        try:
+            tree, _ = parse_repaired(self.logical.strip(), self._names)
+        except SyntaxError:
+            return False
+        return self._calls(tree)
+
     def leading_calls(self) -> int:
-        """Return the length of a list of calls to which prose is attached: ``[f(a=1)]Fetching it.``"""
+        """Return the length of a list of calls to which prose, or a full stop, is attached:
+        ``[f(a=1)]Fetching it.``"""
         if not self.logical.startswith("["):
             return 0
         end = JsonScan(code=True).feed(self.logical) or 0
-        if not self.logical[end : end + 1].isalpha():
+        if not _ATTACHED.match(self.logical, end):
             return 0
         try:
             tree, _ = parse_repaired(self.logical[:end], self._names)

@@ -185,10 +185,12 @@ def _code_ends(
     text: TextBuffer, tested: int, line: str | None, bare: BareCode, *, started: bool
 ) -> Scanner:
     """Finish when the reply has ended (no `line`) or the buffered code exceeds HOLD."""
-    if line is None and bare.open and bare.ends_inside_call():
+    cut_off = line is None and bare.open
+    is_whole = cut_off and bare.ends_with_calls()
+    if is_whole or (cut_off and bare.ends_inside_call()):
         yield from _code_lines(text, tested, started=started)
         started, tested = True, 0
     if started:
-        yield BlockEnd("", closed=not bare.open, at_reply_end=line is None)
+        yield BlockEnd("", closed=is_whole or not bare.open, at_reply_end=line is None)
     yield Text(text.take(tested + len(line or "")))
     return Position.LINE_START

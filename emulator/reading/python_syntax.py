@@ -55,13 +55,21 @@ def dotted_name(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)])
 
 
+def callee(call: ast.Call) -> str | None:
+    """Return the name of what is called, as written, also if it is in quotes: ``"get_weather"(city="Oslo")``,
+    which Python could never call."""
+    if isinstance(call.func, ast.Constant) and isinstance(call.func.value, str):
+        return call.func.value
+    return dotted_name(call.func)
+
+
 def called_tool(node: ast.AST | None, names: ToolNames) -> str | None:
     """Return the Python name of the offered function that `node` calls, or None."""
     if isinstance(node, ast.Await):
         node = node.value
     if not isinstance(node, ast.Call) or is_builtin_use(node):
         return None
-    written = dotted_name(node.func)
+    written = callee(node)
     return names.find(written) if written else None
 
 

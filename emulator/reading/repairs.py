@@ -55,9 +55,17 @@ def _without_escapes(source: str) -> str:
 _QUOTED_CALL = re.compile(r"""\s*(["'`])(?P<call>[^\W\d][\w.]*\(.*\))\1[;,]?\s*\Z""", re.DOTALL)
 
 
+_QUOTED_CALLS = re.compile(
+    r"""\s*\[\s*(["'])(?P<calls>[^\W\d][\w.]*\(.*\))\1?\s*\]\1?\s*\Z""", re.DOTALL
+)
+_BETWEEN_QUOTED = re.compile(r"""\)(["'])\s*,\s*\1(?=[^\W\d][\w.]*\()""")
+
+
 def _unquote(source: str) -> str:
-    match = _QUOTED_CALL.match(source)
-    return match["call"] if match else source
+    if match := _QUOTED_CALL.match(source):
+        return match["call"]
+    match = _QUOTED_CALLS.match(source)
+    return f"[{_BETWEEN_QUOTED.sub('), ', match['calls'])}]" if match else source
 
 
 _COLON = re.compile(
@@ -87,7 +95,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("Markdown's escapes: get\\_weather(...)", _without_escapes),
     Repair("typographic quotes around strings", straight_quotes),
     Repair("HTML entities from an XML frame: &quot;Oslo&quot;", html.unescape),
-    Repair('a call in quotes with the same quotes inside: "f("Oslo")"', _unquote),
+    Repair('calls in quotes with the same quotes inside: "f("Oslo")", ["f("Oslo")"]', _unquote),
     Repair('colons before values, as in Ruby and Swift: f(city: "Oslo")', _equals_signs),
     Repair(
         "a JavaScript declaration",

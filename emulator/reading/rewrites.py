@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emulator.reading.calls import HALF, PARALLEL, call_statement, find_calls, join_surrogates
 from emulator.reading.own_names import STUB_MODULES
-from emulator.reading.python_syntax import called_tool, dotted_name, is_builtin_use, parse
+from emulator.reading.python_syntax import called_tool, callee, dotted_name, is_builtin_use, parse
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.statements import Unreadable
 from emulator.reading.tool_names import ToolNames
@@ -60,7 +60,7 @@ _METHODS = frozenset("invoke ainvoke run arun call acall execute __call__ remote
 
 def _rename(node: ast.AST, names: ToolNames) -> ast.AST:
     assert isinstance(node, ast.Call)
-    written = dotted_name(node.func)
+    written = callee(node)
     if written is None or is_builtin_use(node):
         return node
     name = names.find(written)
@@ -194,7 +194,9 @@ def _language(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
 REWRITES: tuple[Rewrite, ...] = (
     Rewrite("JSON's true, false and null in Python", (ast.Name,), _constants),
     Rewrite("emoji as two escapes, as JSON writes them", (ast.Constant,), _characters),
-    Rewrite("functions.f, wire names and f.invoke(...) mean the stub f", (ast.Call,), _rename),
+    Rewrite(
+        "functions.f, wire names, f.invoke(...) and 'f'(...) mean the stub f", (ast.Call,), _rename
+    ),
     Rewrite("the language's name on a line of its own", (ast.Expr,), _language, top=True),
     Rewrite("the body of a main guard is the program", (ast.If,), _main_guard, top=True),
     Rewrite(
