@@ -24,7 +24,7 @@ from emulator.answering.continuation import TAIL
 from emulator.answering.draft_block import LABEL, DraftBlock
 from emulator.answering.early_call import EarlyCall
 from emulator.answering.forced_call import ForcedCall
-from emulator.answering.judge import Decision, Judge, Outcome, Place
+from emulator.answering.judge import BlockOutcome, Decision, Judge, Place
 from emulator.answering.open_text import SYNTAXES
 from emulator.answering.quotations import Quotations
 from emulator.answering.recording import record_block, record_shown
@@ -251,7 +251,7 @@ class Draft:
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        open_ = bool(self._unsettled) or self._judge.decide(block).outcome is Outcome.OPEN
+        open_ = bool(self._unsettled) or self._judge.decide(block).outcome is BlockOutcome.OPEN
         is_call = block.is_program or block.means_a_call(self._reader.names)
         if cut_off:
             yield from self.settle(Place.LAST)
@@ -293,9 +293,9 @@ class Draft:
         self, cell: ReplyCell, block: DraftBlock, place: Place | None = None
     ) -> Iterator[AnswerEvent | str]:
         decision = self._judge.decide_cell(block, place)
-        if decision.outcome is Outcome.RUNS or cell.is_started:
+        if decision.outcome is BlockOutcome.RUNS or cell.is_started:
             yield from cell.accept(block)
-        elif decision.outcome is Outcome.OPEN:
+        elif decision.outcome is BlockOutcome.OPEN:
             self._unsettled.append(block)
         else:
             yield self._show(block, decision)
@@ -309,13 +309,13 @@ class Draft:
         means_call = block.is_program or block.means_a_call(self._reader.names)
         unknown = [] if means_call or cut_off else self._judge.unknown_calls(block)
         decision = self._judge.decide(block, place)
-        runs = block.is_committed or decision.outcome is Outcome.RUNS
-        if block.is_quoted and decision.outcome is not Outcome.SHOWN:
+        runs = block.is_committed or decision.outcome is BlockOutcome.RUNS
+        if block.is_quoted and decision.outcome is not BlockOutcome.SHOWN:
             self._quoted.append(block)
             runs, unknown = True, []
         if runs or not (means_call or unknown):
             yield from self._run_block(block, unknown, means_call=means_call, cut_off=cut_off)
-        elif decision.outcome is Outcome.SHOWN or not cut_off:
+        elif decision.outcome is BlockOutcome.SHOWN or not cut_off:
             yield self._show(block, decision)
 
     def _run_block(
@@ -403,7 +403,7 @@ class Draft:
         self._judge.remember_shown(block)
         self._shown_after_calls |= block.has_run
         text = self._shown(block)
-        if decision.outcome is Outcome.ASKED:
+        if decision.outcome is BlockOutcome.ASKED:
             self._doubtful.append(block)
             self._judge.has_asked = True
             return HeldText(text)

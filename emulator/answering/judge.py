@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from emulator.answering.draft_block import DraftBlock
 
 
-class Outcome(Enum):
+class BlockOutcome(Enum):
     """What becomes of a block."""
 
     RUNS = auto()
@@ -66,27 +66,27 @@ class Place(Enum):
 class Decision(NamedTuple):
     """An outcome, and the row of the table that led to it, for the inspector."""
 
-    outcome: Outcome
+    outcome: BlockOutcome
     row: str
 
 
-LABELLED = Decision(Outcome.RUNS, "it is labelled tool_code")
-OWN_SYNTAX = Decision(Outcome.RUNS, "it is the model's own call syntax")
-SESSION = Decision(Outcome.SHOWN, "it shows an interactive session")
-SHADOWS = Decision(Outcome.SHOWN, "it defines a function with a tool's name")
-DEFINES = Decision(Outcome.SHOWN, "it defines functions and calls none")
-DEFINED_ABOVE = Decision(Outcome.SHOWN, "shown code defines its functions")
-REQUIRED = Decision(Outcome.RUNS, "tool_choice requires a call")
-ANY_ACTS = Decision(Outcome.RUNS, "any call of this model acts")
-REPEATED = Decision(Outcome.RUNS, "the model was asked about it, and wrote it again")
-ALONE = Decision(Outcome.RUNS, "the reply is nothing but code")
-PERHAPS_ALONE = Decision(Outcome.OPEN, "the reply may be nothing but code")
-READS = Decision(Outcome.RUNS, "it only reads")
-ASKED_BEFORE = Decision(Outcome.SHOWN, "the model was asked, and did not say RUN")
-ASKED = Decision(Outcome.ASKED, "it is not labelled tool_code")
-CELL = Decision(Outcome.RUNS, "it is Python for the code interpreter")
-PERHAPS_LAST = Decision(Outcome.OPEN, "words may follow it")
-NOT_LAST = Decision(Outcome.SHOWN, "it is not labelled tool_code, and words follow it")
+LABELLED = Decision(BlockOutcome.RUNS, "it is labelled tool_code")
+OWN_SYNTAX = Decision(BlockOutcome.RUNS, "it is the model's own call syntax")
+SESSION = Decision(BlockOutcome.SHOWN, "it shows an interactive session")
+SHADOWS = Decision(BlockOutcome.SHOWN, "it defines a function with a tool's name")
+DEFINES = Decision(BlockOutcome.SHOWN, "it defines functions and calls none")
+DEFINED_ABOVE = Decision(BlockOutcome.SHOWN, "shown code defines its functions")
+REQUIRED = Decision(BlockOutcome.RUNS, "tool_choice requires a call")
+ANY_ACTS = Decision(BlockOutcome.RUNS, "any call of this model acts")
+REPEATED = Decision(BlockOutcome.RUNS, "the model was asked about it, and wrote it again")
+ALONE = Decision(BlockOutcome.RUNS, "the reply is nothing but code")
+PERHAPS_ALONE = Decision(BlockOutcome.OPEN, "the reply may be nothing but code")
+READS = Decision(BlockOutcome.RUNS, "it only reads")
+ASKED_BEFORE = Decision(BlockOutcome.SHOWN, "the model was asked, and did not say RUN")
+ASKED = Decision(BlockOutcome.ASKED, "it is not labelled tool_code")
+CELL = Decision(BlockOutcome.RUNS, "it is Python for the code interpreter")
+PERHAPS_LAST = Decision(BlockOutcome.OPEN, "words may follow it")
+NOT_LAST = Decision(BlockOutcome.SHOWN, "it is not labelled tool_code, and words follow it")
 
 
 @dataclass
@@ -134,7 +134,9 @@ class Judge:
     def decides_early(self, block: DraftBlock) -> bool:
         """Return True if an unfinished block runs whatever follows in it: what only reads so far may act."""
         decision = self.decide(block)
-        return decision.outcome is Outcome.RUNS and (decision is not READS or not self._offers_acts)
+        return decision.outcome is BlockOutcome.RUNS and (
+            decision is not READS or not self._offers_acts
+        )
 
     def decide_cell(self, block: DraftBlock, place: Place | None = None) -> Decision:
         """Judge Python for the code interpreter."""

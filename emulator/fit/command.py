@@ -33,7 +33,7 @@ from emulator.fit.progress import Progress
 from emulator.fit.report import Report
 from emulator.fit.scores import score
 from emulator.fit.server import FitServer, describe_server
-from emulator.fit.ways import TITLES, ChatTemplate, Way, all_ways, current_way
+from emulator.fit.ways import TITLES, ChatTemplate, MeasuredWay, all_ways, current_way
 from emulator.interrupts import INTERRUPTED, raise_on_signals
 from emulator.redaction import redactor
 from emulator.settings import Settings
@@ -140,7 +140,7 @@ class _Run:
     settings: Settings
     server: FitServer
     outcomes: Outcomes
-    ways: Sequence[Way]
+    ways: Sequence[MeasuredWay]
     refused: dict[str, str] = field(default_factory=dict)
     """Ways that are given up in this run, and why."""
 
@@ -183,7 +183,7 @@ class _Run:
             self.refused[way] = f"no answer within {seconds:g} seconds"
         return way in self.refused
 
-    def _summary(self, ways: Sequence[Way]) -> str:
+    def _summary(self, ways: Sequence[MeasuredWay]) -> str:
         parts = []
         for way in ways:
             if way.name not in self.refused:
@@ -239,7 +239,9 @@ def _chat_template(file: Path | None, server: FitServer, path: Path) -> ChatTemp
     return ChatTemplate(name)
 
 
-def _ways(names: str, settings: Settings, server: FitServer, template: ChatTemplate) -> list[Way]:
+def _ways(
+    names: str, settings: Settings, server: FitServer, template: ChatTemplate
+) -> list[MeasuredWay]:
     """The ways to measure, the wanted ones if the user names some. Raises `_Stop`."""
     found = list(all_ways(settings, server.route, server.grammar, template, small=server.small))
     if not names:

@@ -17,7 +17,7 @@ from emulator.database import open_database
 from emulator.engines import open_programs
 from emulator.errors import EmulatorError, UpstreamFailed
 from emulator.fit.outcomes import TaskOutcome
-from emulator.fit.ways import Way
+from emulator.fit.ways import MeasuredWay
 from emulator.history.log import history_documents
 from emulator.protocol import parse_chat
 from emulator.settings import Settings
@@ -41,7 +41,7 @@ class WayRefused(Exception):
 
 @contextmanager
 def open_pipelines(
-    settings: Settings, ways: Sequence[Way], seconds: float
+    settings: Settings, ways: Sequence[MeasuredWay], seconds: float
 ) -> Iterator[Mapping[str, Pipeline]]:
     """Open a pipeline for each way; all share the upstreams and the program server. ``seconds``: limit of
     one answer."""
@@ -71,7 +71,7 @@ def open_pipelines(
 
 
 def play(
-    pipeline: Pipeline, way: Way, task: Task, fields: Mapping[str, Any], *, first: bool
+    pipeline: Pipeline, way: MeasuredWay, task: Task, fields: Mapping[str, Any], *, first: bool
 ) -> TaskOutcome:
     """Ask for the task until the model has made its calls or answers in words.
 

@@ -24,7 +24,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Way:
+class MeasuredWay:
     name: str
     profile: Mapping[str, Any]
     """The fields of its row, except the name and the pattern."""
@@ -51,7 +51,7 @@ class ChatTemplate:
 
 def all_ways(
     settings: Settings, route: Route, grammar: Grammar, template: ChatTemplate, *, small: bool
-) -> Iterator[Way]:
+) -> Iterator[MeasuredWay]:
     """Yield each way, also the impossible ones.
 
     ``grammar`` is how the server accepts a JSON Schema. ``small``: the model may need the profile ``tiny``.
@@ -61,24 +61,24 @@ def all_ways(
     like = {"like": "default" if base == "tiny" else base, "tools": "emulate"}
     off = "" if settings.grammar else "the setting grammar is off"
     ways = [
-        Way("python", {**like, "grammar": "off"}),
-        Way("json", {**like, "grammar": "prompt"}, off),
-        Way(
+        MeasuredWay("python", {**like, "grammar": "off"}),
+        MeasuredWay("json", {**like, "grammar": "prompt"}, off),
+        MeasuredWay(
             "template",
             {**like, "grammar": "off", "chat_template": template.path},
             template.problem,
         ),
-        Way("native", {**like, "tools": "native"}),
-        Way("schema", {**like, "grammar": grammar}, off),
+        MeasuredWay("native", {**like, "tools": "native"}),
+        MeasuredWay("schema", {**like, "grammar": grammar}, off),
     ]
     if small:
-        ways.append(Way("tiny", {**like, "like": "tiny", "grammar": grammar}, off))
+        ways.append(MeasuredWay("tiny", {**like, "like": "tiny", "grammar": grammar}, off))
     yield from ways
     if own and (now := _fields(own)) not in [way.profile for way in ways]:
-        yield Way("now", now)
+        yield MeasuredWay("now", now)
 
 
-def current_way(settings: Settings, route: Route, ways: Sequence[Way]) -> str:
+def current_way(settings: Settings, route: Route, ways: Sequence[MeasuredWay]) -> str:
     """The name of the way that the settings choose today; "" for ``tools = auto``."""
     if own := _own_row(settings, route):
         return next((way.name for way in ways if way.profile == _fields(own)), "now")
