@@ -126,7 +126,7 @@ class DeferredTools:
 def tool_tokens(route: Route) -> int:
     """The longest stubs that a prompt shows to the route's model, in tokens; 0: no limit."""
     profile = profile_of(route.settings, route.model, route.description)
-    for limit in (0 if profile.few_shot else None, profile.tool_tokens, route.settings.tool_tokens):
+    for limit in (profile.tool_tokens, route.settings.tool_tokens):
         if limit is not None:
             return limit
     return route.context_length // 4

@@ -121,6 +121,7 @@ PROFILES = (
         r"(?<![\d.])(?:\d{2,3}m|0\.[0-6]b)(?!\w)",
         few_shot=True,
         grammar="json_schema",
+        tool_tokens=0,  # its own shortlist
     ),
     Profile("default", r""),
 )
