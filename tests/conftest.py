@@ -46,15 +46,6 @@ hypothesis.settings.register_profile(
 )
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slice", type=int, default=1, metavar="N", help="run every Nth test")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """CI runs a slice of what takes long; the nightly workflow runs everything."""
-    items[:] = items[:: config.getoption("--slice")]
-
-
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the keys or the `emulator.toml` of the user who runs it."""
