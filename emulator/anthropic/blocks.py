@@ -160,9 +160,6 @@ def _hosted_result(block: Block, place: str) -> Message:
 
 def _result(block: Block, place: str) -> Message:
     content, failed = content_parts(block.get("content"), f"{place}.content"), _failed(block, place)
-    says_so = content and str(content[0].get("text", "")).lstrip().lower().startswith("error")
-    if failed and not says_so:
-        content.insert(0, {"type": "text", "text": "Error:"})
     key = text(block, "tool_use_id", place)
     result = Message(role="tool", tool_call_id=key, content=joined(content), is_error=failed)
     found = _references(block.get("content")) or None  # a client's own search for tools

@@ -20,7 +20,7 @@ from emulator.programs.call_history import (
     shows_calls,
 )
 from emulator.programs.program import Call
-from emulator.programs.saved import ERROR_LINE, parse_result
+from emulator.programs.saved import parse_result
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
@@ -82,7 +82,7 @@ def question_digest(client: str, messages: Sequence[Message]) -> str:
 
 def result_digest(text: str) -> str:
     """A digest of a result's value, which clients may write with other white space."""
-    value = parse_result(text.removeprefix(ERROR_LINE))
+    value = parse_result(text)
     return _digest("".join(value.split()) if isinstance(value, str) else value)
 
 

@@ -130,7 +130,7 @@ _REFUSED, _FAILED = (
 _MAX_TEXT = 20_000
 """Characters; what clients write about a failure is shorter, except the output of a command."""
 _PREFIX = re.compile(r"\s*(?:[Ee]rror:\s*)?")
-"""The Messages front writes it before the text of an error, and many clients do."""
+"""Many clients write it before the text of an error."""
 
 
 def failure_of(text: str, value: Any, *, is_error: bool = False) -> Failure | None:

@@ -18,8 +18,6 @@ from emulator.reading.readers import Statement
 
 log = structlog.get_logger()
 
-ERROR_LINE = "Error:\n"
-
 
 @dataclass(frozen=True)
 class SavedProgram:
@@ -95,10 +93,6 @@ class SavedProgram:
 
 def with_result(record: CallRecord, text: str, failure: Failure | None = None) -> CallRecord:
     """The record, completed with the result that the client sent as ``text``."""
-    # The Messages front writes a line before an error; a program reads an object without it.
-    bare = text.removeprefix(ERROR_LINE)
-    if failure is not None and isinstance(parse_result(bare), dict):
-        text = bare
     value = parse_result(text)
     same = isinstance(value, str) and value == text
     text_if_other = None if same else text

@@ -59,6 +59,7 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     messages = [
         message.model_dump(exclude_unset=True)
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
+        | ({"content": message.told} if message.is_error is True else {})
         for message in chat.messages
     ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
