@@ -38,12 +38,10 @@ def test_the_readmes_python_runs(
     ]
 
 
-@needs_bubblewrap
 def test_the_quickstarts_python_runs(
     proxy: str, upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     upstream.reply(*['```python\nget_weather(location="London")\n```'] * 3)
-    upstream.reply("```python\nprint(sum(n * n for n in range(1, 10)))\n```", "Their sum is 285.")
     page = (ROOT / "docs" / "quickstart.md").read_text()
     for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         source = snippet.replace("http://127.0.0.1:8001", proxy)
@@ -52,7 +50,6 @@ def test_the_quickstarts_python_runs(
         '{"location":"London"}',
         '{"location":"London"}',
         "{'location': 'London'}",
-        "Their sum is 285.",
     ]
 
 
