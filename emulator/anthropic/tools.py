@@ -129,7 +129,9 @@ def _tool(tool: Mapping[str, Any], place: str, container: str | None) -> Json:
     if kind == "custom":
         if tool.get("input_schema") is None:
             raise BadRequest(f"{place}.input_schema is missing.", param=f"{place}.input_schema")
-        function = {"parameters": tool["input_schema"], "description": tool.get("description")}
+        function = {"parameters": tool["input_schema"]}
+        if tool.get("description") is not None:
+            function["description"] = tool["description"]
     elif family in CLIENT_TOOLS:
         description, parameters = CLIENT_TOOLS[family]
         function = {"parameters": parameters, "description": description}

@@ -198,11 +198,12 @@ def to_chat_tools(tools: Sequence[Json], added: Sequence[AddedTool] = ()) -> Off
 
 
 def nested(tool: Json) -> Json:
-    """Convert a tool to chat's shape, in which its description is nested under its type."""
+    """Convert a tool to chat's shape, in which its description is nested under its type, and nothing null."""
     kind = tool.get("type")
     if kind not in CALLABLE or kind in tool:
         return tool
-    return {"type": kind, kind: {name: value for name, value in tool.items() if name != "type"}}
+    fields = {name: value for name, value in tool.items() if name != "type" and value is not None}
+    return {"type": kind, kind: fields}
 
 
 def qualified(namespace: Any, name: Any) -> Any:

@@ -91,21 +91,35 @@ def _callers(value: Any) -> frozenset[Caller]:
     return frozenset(named) or ANY_CALLER
 
 
-def with_parameters(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The item of a function as other servers expect it: with its schema in ``parameters``, and with its
-    examples in the description."""
+_READ_HERE_ONLY = frozenset(
+    {
+        *("allowed_callers", "annotations", "callers", "defer_loading", "input_examples"),
+        *("output_schema", "outputSchema"),
+    }
+)
+"""Fields of tools and functions that other servers refuse."""
+
+
+def for_other_servers(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The item of a function as other servers know it: its schema in ``parameters``, its examples in the
+    description, and without the fields that only this proxy reads."""
     function = item.get("function")
     if not isinstance(function, Mapping):
         return item
     field, examples = _parameter_field(function), function.get("input_examples")
-    if field == "parameters" and not examples:
+    if field == "parameters" and _READ_HERE_ONLY.isdisjoint((*item, *function)):
         return item
-    renamed = {("parameters" if name == field else name): v for name, v in function.items()}
+    known = {
+        ("parameters" if name == field else name): value
+        for name, value in function.items()
+        if name not in _READ_HERE_ONLY
+    }
     if examples:
-        lines = [json.dumps(one, ensure_ascii=False) for one in renamed.pop("input_examples")]
-        described = [*filter(None, [renamed.get("description")]), "\n".join(["Examples:", *lines])]
-        renamed["description"] = "\n\n".join(described)
-    return {**item, "function": renamed}
+        lines = [json.dumps(one, ensure_ascii=False) for one in examples]
+        described = [*filter(None, [known.get("description")]), "\n".join(["Examples:", *lines])]
+        known["description"] = "\n\n".join(described)
+    others = {name: value for name, value in item.items() if name not in _READ_HERE_ONLY}
+    return {**others, "function": known}
 
 
 def _parameter_field(function: Mapping[str, Any]) -> str:

@@ -305,6 +305,59 @@ def test_the_other_apis_get_native_calls_too(
         assert answer["stop_reason"] == "tool_use"
 
 
+def test_a_function_whose_name_other_servers_refuse_is_sent_under_another(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """A full stop, which the tools of a namespace have: in tools, tool_choice and history."""
+    client = openai.OpenAI(base_url=f"{start_proxy(tools='native')}/v1", api_key="k", max_retries=0)
+    find = {"type": "function", "name": "find", "parameters": GET_WEATHER["function"]["parameters"]}
+    tools: Any = [
+        {"type": "namespace", "name": "crm", "description": "d", "tools": [find]},
+        {**find, "name": "crm_find"},
+    ]
+    earlier = {"type": "function_call", "call_id": "c", "name": "gone", "namespace": "old"}
+    items: Any = [
+        {**earlier, "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "7"},
+        {"role": "user", "content": "?"},
+    ]
+    choice: Any = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "find", "namespace": "crm"}],
+    }
+    upstream.reply(frames(call("crm_find2", '{"city": "London"}')))
+    made = client.responses.create(model="m", input=items, tools=tools, tool_choice=choice).output[
+        0
+    ]
+    assert (made.type, made.name, made.namespace) == ("function_call", "find", "crm")  # type: ignore[union-attr]
+    sent = upstream.requests[0]
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["crm_find2", "crm_find"]
+    allowed = sent["tool_choice"]["allowed_tools"]["tools"]
+    assert allowed == [{"type": "function", "function": {"name": "crm_find2"}}]
+    assert sent["messages"][0]["tool_calls"][0]["function"]["name"] == "old_gone"
+
+
+def test_fields_that_only_the_proxy_reads_are_not_sent_to_other_servers(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    client = openai.OpenAI(base_url=f"{start_proxy(tools='native')}/v1", api_key="k", max_retries=0)
+    parameters = GET_WEATHER["function"]["parameters"]
+    tool: Any = {
+        "type": "function",
+        "name": "get_weather",
+        "parameters": parameters,
+        "strict": None,
+        "description": None,
+        "output_schema": {"type": "object"},
+        "allowed_callers": ["direct"],
+    }
+    upstream.reply("Hello.")
+    client.responses.create(model="m", input="?", tools=[tool])
+    function = {"name": "get_weather", "parameters": parameters}
+    assert upstream.requests[0]["tools"] == [{"type": "function", "function": function}]
+
+
 def test_a_right_reply_and_its_request_pass_untouched(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from emulator import metrics
@@ -10,6 +10,7 @@ from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_policy import SUPPORTED_TYPES
 from emulator.answering.judge import Judge
 from emulator.answering.native.call_assembly import CallChecker
+from emulator.answering.native.sent_names import SentNames
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
 from emulator.answering.program_runs import ProgramRuns
 from emulator.answering.prose import StopFilter
@@ -25,7 +26,7 @@ from emulator.answering.usage_counter import UsageCounter
 from emulator.answering.verdicts import UnusableReply
 from emulator.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
-from emulator.tools.tool_items import with_parameters
+from emulator.tools.tool_items import for_other_servers
 from emulator.upstream.interface import MAX_REPLY_CHARS, Chunk
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import fresh_seed
@@ -40,9 +41,9 @@ def may_be_native(request: AnswerRequest) -> bool:
 
 
 def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
-    """The client's messages and fields unchanged, without fields that the upstream rejects and with tools'
-    schemas where OpenAI has them."""
-    chat, profile = request.chat, request.profile
+    """The client's messages and fields unchanged, without fields that the upstream rejects and with tools as
+    other servers know them."""
+    chat, profile, names = request.chat, request.profile, SentNames(request.toolset)
     sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
     withheld = profile.withholds(request.settings.drop_fields) | {
         "messages",
@@ -52,27 +53,19 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     fields = {name: value for name, value in sent.items() if name not in withheld}
     if chat.tools is not None:  # hosted tools cannot run here
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
-        tools = [_plain(tool, request) for tool in supported]
+        tools = [*map(for_other_servers, supported)]
         if request.deferred:
             tools = [*request.deferred.native_tools(tools, chat.messages)]
-        fields["tools"] = tools
+        fields["tools"] = [*map(names.in_tool, tools)]
+    if "tool_choice" in fields:
+        fields["tool_choice"] = names.in_choice(fields["tool_choice"])
     messages = [
-        message.model_dump(exclude_unset=True)
+        names.in_message(message.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
         | ({"content": message.told} if message.is_error is True else {})
         for message in chat.messages
     ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
-
-
-def _plain(tool: dict[str, Any], request: AnswerRequest) -> Mapping[str, Any]:
-    """A client's tool with its schema in ``parameters``; a hosted one without the fields that upstreams do
-    not know."""
-    if tool not in [hosted.definition for hosted in request.hosted.tools]:
-        return with_parameters(tool)
-    known = ("name", "description", "parameters", "strict")
-    function = {name: value for name, value in tool["function"].items() if name in known}
-    return {**tool, "function": function}
 
 
 def native_answer(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emulator import json_codec
+from emulator.answering.native.sent_names import SentNames
 from emulator.events import new_id
 from emulator.reading import loose_json
 from emulator.reading.statements import Unreadable
@@ -164,11 +165,13 @@ class CallChecker:
 
     def __init__(self, toolset: Toolset) -> None:
         self._toolset = toolset
+        self._names = SentNames(toolset)
         self._ids: set[str] = set()
 
     def check(self, call: CallFragments) -> ValidCall | UnusableCall:
         faults = set(call.faults)
-        tool = next((tool for tool in self._toolset.tools if tool.name == call.name), None)
+        tools = self._toolset.tools
+        tool = next((tool for tool in tools if self._names.of(tool.name) == call.name), None)
         if tool is None:
             faults.add("name")
             tool = self._toolset.find(_undoubled(call.name))
@@ -194,7 +197,8 @@ class CallChecker:
             faults.add("id")
             key = new_id("call_")
         self._ids.add(key)
-        return ValidCall(key, tool.name, arguments, frozenset(faults), call.is_plain and not faults)
+        plain = call.is_plain and not faults and call.name == tool.name
+        return ValidCall(key, tool.name, arguments, frozenset(faults), plain)
 
 
 def _parsed(text: str) -> Any:
