@@ -146,20 +146,19 @@ class Message(Lenient):
     @property
     def text(self) -> str:
         """The message's text, without the parts that are not text."""
-        return _text(self.content)
-
-    @property
-    def told(self) -> str | list[dict[str, Any]] | None:
-        """The content as a model is told it: a result that is marked as a failure says so."""
-        if self.is_error is not True or self.text.lstrip().lower().startswith("error"):
-            return self.content
         if isinstance(self.content, list):
-            return [{"type": "text", "text": "Error:"}, *self.content]
-        return f"Error:\n{self.content or ''}"
+            return "\n".join(part["text"] for part in self.content if _is_text(part))
+        return self.content or ""
 
     @property
-    def told_text(self) -> str:
-        return _text(self.told)
+    def told(self) -> Self:
+        """The message as a model is told it: a result that is marked as a failure says so."""
+        if self.is_error is not True or self.text.lstrip().lower().startswith("error"):
+            return self
+        if isinstance(self.content, list):
+            parts = [{"type": "text", "text": "Error:"}, *self.content]
+            return self.model_copy(update={"content": parts})
+        return self.model_copy(update={"content": f"Error:\n{self.content or ''}"})
 
     @property
     def other_parts(self) -> list[dict[str, Any]]:
@@ -315,12 +314,6 @@ def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:
             path += f".{step}" if path else step
             value = value.get(step)
     return path
-
-
-def _text(content: str | list[dict[str, Any]] | None) -> str:
-    if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if _is_text(part))
-    return content or ""
 
 
 def _is_text(part: Mapping[str, Any]) -> bool:

@@ -326,15 +326,15 @@ def test_a_function_whose_name_other_servers_refuse_is_sent_under_another(
         "mode": "auto",
         "tools": [{"type": "function", "name": "find", "namespace": "crm"}],
     }
-    upstream.reply(frames(call("crm_find2", '{"city": "London"}')))
+    upstream.reply(frames(call("crm_find_2", '{"city": "London"}')))
     made = client.responses.create(model="m", input=items, tools=tools, tool_choice=choice).output[
         0
     ]
     assert (made.type, made.name, made.namespace) == ("function_call", "find", "crm")  # type: ignore[union-attr]
     sent = upstream.requests[0]
-    assert [tool["function"]["name"] for tool in sent["tools"]] == ["crm_find2", "crm_find"]
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["crm_find_2", "crm_find"]
     allowed = sent["tool_choice"]["allowed_tools"]["tools"]
-    assert allowed == [{"type": "function", "function": {"name": "crm_find2"}}]
+    assert allowed == [{"type": "function", "function": {"name": "crm_find_2"}}]
     assert sent["messages"][0]["tool_calls"][0]["function"]["name"] == "old_gone"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from emulator import metrics
 from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.call_policy import SUPPORTED_TYPES
+from emulator.answering.call_policy import SUPPORTED_TYPES, wire_names
 from emulator.answering.judge import Judge
 from emulator.answering.native.call_assembly import CallChecker
 from emulator.answering.native.sent_names import SentNames
@@ -40,10 +40,12 @@ def may_be_native(request: AnswerRequest) -> bool:
     return plain and (request.chat.n or 1) == 1 and not request.chat.shows_programs
 
 
-def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str, Any]]:
+def native_request(
+    request: AnswerRequest, names: SentNames
+) -> tuple[list[ModelMessage], dict[str, Any]]:
     """The client's messages and fields unchanged, without fields that the upstream rejects and with tools as
     other servers know them."""
-    chat, profile, names = request.chat, request.profile, SentNames(request.toolset)
+    chat, profile = request.chat, request.profile
     sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
     withheld = profile.withholds(request.settings.drop_fields) | {
         "messages",
@@ -60,9 +62,8 @@ def native_request(request: AnswerRequest) -> tuple[list[ModelMessage], dict[str
     if "tool_choice" in fields:
         fields["tool_choice"] = names.in_choice(fields["tool_choice"])
     messages = [
-        names.in_message(message.model_dump(exclude_unset=True))
+        names.in_message(message.told.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
-        | ({"content": message.told} if message.is_error is True else {})
         for message in chat.messages
     ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
@@ -83,14 +84,15 @@ class _NativeAnswer:
     ) -> None:
         self._request = request
         self._upstream = upstream
-        self._messages, self._fields = native_request(request)
+        names = SentNames(name for tool in request.chat.tools or () for name in wire_names(tool))
+        self._messages, self._fields = native_request(request, names)
         self._driver = Driver(
             programs,
             request.toolset,
             order="dataflow",
             one_at_a_time=request.call_policy.one_at_a_time,
         )
-        self._checker = CallChecker(request.toolset)
+        self._checker = CallChecker(request.toolset, names)
         self._usage_counter = UsageCounter()
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}

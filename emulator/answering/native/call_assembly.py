@@ -163,9 +163,10 @@ class UnusableCall:
 class CallChecker:
     """Checks and repairs calls, and keeps their ids unique."""
 
-    def __init__(self, toolset: Toolset) -> None:
+    def __init__(self, toolset: Toolset, names: SentNames | None = None) -> None:
+        """``names`` are those under which the tools were sent."""
         self._toolset = toolset
-        self._names = SentNames(toolset)
+        self._names = names or SentNames()
         self._ids: set[str] = set()
 
     def check(self, call: CallFragments) -> ValidCall | UnusableCall:

@@ -1,29 +1,31 @@
 """Names of functions as other servers accept them.
 
 OpenAI's API reference allows letters, digits, underscores and dashes, and servers check it. A tool of a
-namespace (``crm.find``) has a full stop, and a chat's own name may have one. Such a tool is sent under its
-Python name, and its calls come back under it.
+namespace (``crm.find``) has a full stop, and a chat's own name may have one. Such a tool is sent under
+another name, and its calls come back under that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from typing import Any
-
-from emulator.tools.toolset import Toolset
 
 Json = dict[str, Any]
 _ACCEPTED = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class SentNames:
-    def __init__(self, toolset: Toolset) -> None:
-        self._sent = {
-            tool.name: _plain(tool.python_name)
-            for tool in toolset.tools
-            if not _ACCEPTED.fullmatch(tool.name)
-        }
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """``names`` are those of all tools of the request."""
+        self._sent: dict[str, str] = {}
+        taken = {*names}
+        for name in sorted(name for name in taken if not _ACCEPTED.fullmatch(name)):
+            plain = _plain(name)
+            tried = chain([plain], (f"{plain}_{n}" for n in count(2)))
+            self._sent[name] = next(one for one in tried if one not in taken)
+            taken.add(self._sent[name])
 
     def of(self, name: str) -> str:
         """The name under which a function is sent, offered or only in the history."""
