@@ -172,7 +172,7 @@ def test_a_native_upstream_gets_the_tools_that_are_shown_and_those_that_were_fou
 ) -> None:
     upstream.reply(
         Reply(tool_calls=[{"name": "search_tools", "arguments": {"query": "merge parcel"}}]),
-        Reply(tool_calls=[{"name": "depot.merge_parcel", "arguments": {"id": "p1"}}]),
+        Reply(tool_calls=[{"name": "depot_merge_parcel", "arguments": {"id": "p1"}}]),
     )
     api = client(start_proxy(tool_tokens=500, tools="native"))
     answer = plain(api, model="m", messages=question(), tools=POOL)
@@ -180,7 +180,7 @@ def test_a_native_upstream_gets_the_tools_that_are_shown_and_those_that_were_fou
     first, second = ([t["function"]["name"] for t in r["tools"]] for r in upstream.requests)
     assert len(first) < 22
     assert "search_tools" in first
-    assert set(second) - set(first) >= {"depot.merge_parcel"}
+    assert set(second) - set(first) >= {"depot_merge_parcel"}
     assert len(second) < 30
 
 

@@ -334,7 +334,7 @@ def test_a_native_upstream_gets_the_definitions_that_a_client_found(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     upstream.reply(Reply(tool_calls=[{"name": "tool_search", "arguments": {"goal": "merge"}}]))
-    upstream.reply(Reply(tool_calls=[{"name": "crm.merge", "arguments": {"id": "c1"}}]))
+    upstream.reply(Reply(tool_calls=[{"name": "crm_merge", "arguments": {"id": "c1"}}]))
     url, items = f"{start_proxy(tools='native')}/responses", [{"role": "user", "content": "Merge."}]
     body: Json = {"model": "m", "tools": [CLIENT_SEARCH, CRM, CLOCK], "store": False}
     [search] = send(url, {**body, "input": items})[2]["output"]
@@ -347,7 +347,7 @@ def test_a_native_upstream_gets_the_definitions_that_a_client_found(
         for request in upstream.requests
     )
     assert [*first] == ["tool_search", "clock"]
-    assert [*second] == ["tool_search", "crm.merge", "clock"]
+    assert [*second] == ["tool_search", "crm_merge", "clock"]
     assert "crm_merge" in first["tool_search"]["description"]
 
 
