@@ -151,8 +151,8 @@ class Message(Lenient):
         return self.content or ""
 
     @property
-    def told(self) -> Self:
-        """The message as a model is told it: a result that is marked as a failure says so."""
+    def for_model(self) -> Self:
+        """The message for a model: a result that is marked as a failure says so."""
         if self.is_error is not True or self.text.lstrip().lower().startswith("error"):
             return self
         if isinstance(self.content, list):

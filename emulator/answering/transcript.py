@@ -101,7 +101,7 @@ def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str,
     for message in messages:
         summaries |= _summaries(message, toolset)
         if _is_result(message) and (key := message.tool_call_id):
-            results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.told.text)
+            results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.for_model.text)
     return results
 
 
@@ -152,7 +152,7 @@ def _rendered(
     for message in messages:
         if _is_result(message):
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
-            results.append(RenderedResult(call, message.told.text))
+            results.append(RenderedResult(call, message.for_model.text))
             parts += message.other_parts
             continue
         flush()

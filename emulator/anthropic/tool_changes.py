@@ -68,7 +68,8 @@ def offered_tools(tools: Sequence[Json], changes: Iterable[tuple[str, Any]]) -> 
             offered.append({**definition, "defer_loading": LOADED})
     for n, tool in enumerate(offered):
         if not isinstance(tool.get("type"), str | None):
-            place = f"{places.get(f'tools[{n}]', f'tools[{n}]')}.type"
+            place = f"tools[{n}]"
+            place = f"{places.get(place, place)}.type"
             raise BadRequest(f"{place} must be text.", place)
     return ChangedTools(offered, sorted(removed), places)
 

@@ -142,8 +142,6 @@ def _allowed_tools(choice: Json, offered: Sequence[Json]) -> Json:
     places = [f"tool_choice.tools[{n}]" for n in range(len(tools))]
     chat_tools: list[Json] = []
     for tool, place in zip(tools, places, strict=True):
-        if not isinstance(tool, dict):
-            raise BadRequest(f"{place} must be an object.", param=place)
         check_has_type(tool, place)
         if tool.get("type") != "namespace":
             chat_tools.append(_single_tool(tool))

@@ -152,8 +152,10 @@ class OfferedTools:
     shows_programs: bool = False
 
 
-def check_has_type(tool: Json, place: str) -> None:
-    """Raises `BadRequest`."""
+def check_has_type(tool: Any, place: str) -> None:
+    """Check that ``tool`` is an object with a type. Raises `BadRequest`."""
+    if not isinstance(tool, dict):
+        raise BadRequest(f"{place} must be an object.", place)
     if not isinstance(tool.get("type"), str):
         raise BadRequest(f"{place}.type must be the type of the tool.", f"{place}.type")
 
@@ -230,9 +232,10 @@ def added_tools(items: Sequence[Json], tools: Sequence[Json], place: str) -> lis
     known = {name for tool in tools for name in chat_names(tool)}
     added: list[AddedTool] = []
     for n, item in enumerate(items):
-        for m, tool in enumerate(
-            _objects(item.get("tools")) if item["type"] in _TOOL_ITEMS else ()
-        ):
+        listed = item.get("tools") if item["type"] in _TOOL_ITEMS else None
+        for m, tool in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(tool, dict):
+                continue
             own_place = f"{place}[{n}].tools[{m}]"
             check_has_type(tool, own_place)
             new = {*chat_names(tool)} - known

@@ -327,9 +327,8 @@ def test_a_function_whose_name_other_servers_refuse_is_sent_under_another(
         "tools": [{"type": "function", "name": "find", "namespace": "crm"}],
     }
     upstream.reply(frames(call("crm_find_2", '{"city": "London"}')))
-    made = client.responses.create(model="m", input=items, tools=tools, tool_choice=choice).output[
-        0
-    ]
+    fields: Any = {"input": items, "tools": tools, "tool_choice": choice}
+    [made] = client.responses.create(model="m", **fields).output
     assert (made.type, made.name, made.namespace) == ("function_call", "find", "crm")  # type: ignore[union-attr]
     sent = upstream.requests[0]
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["crm_find_2", "crm_find"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.conftest import StartProxy
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.scripted import ScriptedUpstream
 from tests.support.three_apis import PATHS, fetch
 
@@ -172,7 +172,7 @@ def test_a_conversation_is_one_prompt_over_three_apis(
     upstream.default = "Hello."
     proxy = start_proxy(tools=tools)
 
-    @hypothesis.settings(max_examples=some(60))
+    @hypothesis.settings(max_examples=example_count(60))
     @hypothesis.given(seed=st.integers(0, 2**32))
     def converse(seed: int) -> None:
         turns = conversation(random.Random(seed))

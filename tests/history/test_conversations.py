@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.hosted.test_fronts import LOOPS
 from tests.hosted.test_hosted_calls import block, connect, hosted
 from tests.support.agents import broken_prefixes
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import CHAIN, INTERPRETER, LOCAL, TOOLS
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -92,7 +92,7 @@ def test_each_prompt_begins_with_the_one_before(
     offered = [*own, *([SERVER] if theirs else [])]
 
     # Each conversation with an interpreter keeps a kernel.
-    @hypothesis.settings(max_examples=some(2 if INTERPRETER in own else 6))
+    @hypothesis.settings(max_examples=example_count(2 if INTERPRETER in own else 6))
     @hypothesis.given(seed=st.integers(0, 2**32))
     def converse_at_random(seed: int) -> None:
         chance, number = random.Random(seed), next(numbers)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support.agents import broken_prefixes, converse
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import CHAIN, LOCAL, TOOLS
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -52,7 +52,7 @@ def test_each_prompt_begins_with_the_one_before(
         max_retries=0,
     )
 
-    @hypothesis.settings(max_examples=some(25))
+    @hypothesis.settings(max_examples=example_count(25))
     @hypothesis.given(seed=st.integers(0, 2**32))
     def converse_at_random(seed: int) -> None:
         chance = random.Random(seed)

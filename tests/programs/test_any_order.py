@@ -16,7 +16,7 @@ import openai
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.programs import plain, result
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
@@ -150,7 +150,7 @@ def reference(source: str) -> World:
 
 
 @settings(
-    max_examples=some(60),
+    max_examples=example_count(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**64))

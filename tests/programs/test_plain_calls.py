@@ -22,7 +22,7 @@ from emulator.tools.toolset import Toolset
 from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.random_programs import NAMES, TOOLS, on_the_wire, result
 
 TOOLSET = Toolset.parse(TOOLS)
@@ -65,7 +65,7 @@ CALLS = st.tuples(
 
 
 @settings(
-    max_examples=some(100),
+    max_examples=example_count(100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -104,7 +104,7 @@ PRINTED = [
 
 
 @settings(
-    max_examples=some(150),
+    max_examples=example_count(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -222,7 +222,7 @@ MORE = [
 ]
 
 
-@settings(max_examples=some(100))
+@settings(max_examples=example_count(100))
 @given(
     calls=st.lists(
         st.tuples(

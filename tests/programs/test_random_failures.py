@@ -19,7 +19,7 @@ from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.tools import function, strings
 
 TOOLS = ("run", "deploy", "read_file")
@@ -135,7 +135,7 @@ def play(driver: Driver, plan: Plan, results: dict[str, str], data: st.DataObjec
 
 
 @settings(
-    max_examples=some(150),
+    max_examples=example_count(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
@@ -149,7 +149,7 @@ def test_no_acting_call_is_sent_after_an_unhandled_failure(
 
 
 @settings(
-    max_examples=some(60),
+    max_examples=example_count(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())
@@ -162,7 +162,7 @@ def test_without_failures_every_call_is_sent(
 
 
 @settings(
-    max_examples=some(60),
+    max_examples=example_count(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(plan=plans(), data=st.data())

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import StartProxy
 from tests.support.chat import calls, plain
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.programs import result as answered
 from tests.support.random_programs import (
     NAMES,
@@ -155,14 +155,16 @@ def test_random_programs_make_pythons_calls(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     url = start_proxy(order="dataflow")
-    assert hold_the_law(url, upstream, range(some(60))) <= SLACK
+    assert hold_the_law(url, upstream, range(example_count(60))) <= SLACK
 
 
 @pytest.mark.parametrize("order", ["auto", "strict"])
 def test_random_programs_make_pythons_calls_in_any_order_law(
     start_proxy: StartProxy, upstream: ScriptedUpstream, order: str
 ) -> None:
-    assert hold_the_law(start_proxy(order=order), upstream, range(1000, 1000 + some(15))) > 0
+    assert (
+        hold_the_law(start_proxy(order=order), upstream, range(1000, 1000 + example_count(15))) > 0
+    )
 
 
 @pytest.mark.nightly

@@ -19,7 +19,7 @@ from emulator.reading.readers import Statement
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
 from tests.support.chat import plain
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.programs import result
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
@@ -205,7 +205,7 @@ def driver(programs: ProgramServer) -> Driver:
     return Driver(programs, Toolset.parse(TOOLS))
 
 
-@settings(max_examples=some(300))
+@settings(max_examples=example_count(300))
 @given(SPELLINGS, st.sampled_from(FLOWS), st.sampled_from(list(OPERATIONS)))
 def test_any_spelling_is_its_text_or_its_value(
     driver: Driver, text: str, flow: str, operation: str

@@ -19,7 +19,7 @@ from emulator.reading.readers import Statement
 from emulator.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
-from tests.support.examples import some
+from tests.support.examples import example_count
 from tests.support.random_programs import TOOLS, on_the_wire, random_program, reference, result
 
 TOOLSET = Toolset.parse(TOOLS)
@@ -51,7 +51,7 @@ def over_turns(driver: Driver, source: str) -> tuple[list[tuple[str, Any]], str,
 
 
 @settings(
-    max_examples=some(150),
+    max_examples=example_count(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**64), order=st.sampled_from(get_args(Order)))

@@ -5,5 +5,5 @@ from __future__ import annotations
 import os
 
 
-def some(count: int) -> int:
+def example_count(count: int) -> int:
     return max(1, count // int(os.environ.get("EXAMPLES_SLICE", "1")))

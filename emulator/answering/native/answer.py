@@ -62,7 +62,7 @@ def native_request(
     if "tool_choice" in fields:
         fields["tool_choice"] = names.in_choice(fields["tool_choice"])
     messages = [
-        names.in_message(message.told.model_dump(exclude_unset=True))
+        names.in_message(message.for_model.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
         for message in chat.messages
     ]

@@ -2,7 +2,8 @@
 
 OpenAI's API reference allows letters, digits, underscores and dashes, and servers check it. A tool of a
 namespace (``crm.find``) has a full stop, and a chat's own name may have one. Such a tool is sent under
-another name, and its calls come back under that.
+another name, and its calls come back under that. Letters of other alphabets stay: many servers accept them,
+and a name without them says nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from itertools import chain, count
 from typing import Any
 
 Json = dict[str, Any]
-_ACCEPTED = re.compile(r"[A-Za-z0-9_-]*")
+_ACCEPTED = re.compile(r"[\w-]*")
 
 
 class SentNames:
+    """The names of one request."""
+
     def __init__(self, names: Iterable[str] = ()) -> None:
         """``names`` are those of all tools of the request."""
         self._sent: dict[str, str] = {}
@@ -55,4 +58,4 @@ class SentNames:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return re.sub(r"[^\w-]", "_", name)

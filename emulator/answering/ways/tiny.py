@@ -77,7 +77,7 @@ def _last_question(messages: Sequence[Message]) -> tuple[str, list[str]]:
     """The text of the last user message, and the results after it."""
     last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
     question = "" if last is None else messages[last].text
-    return question, [m.told.text for m in messages[last or 0 :] if m.role in RESULTS]
+    return question, [m.for_model.text for m in messages[last or 0 :] if m.role in RESULTS]
 
 
 def opening_messages(*, constrained: bool = True) -> list[ModelMessage]:
