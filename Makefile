@@ -19,9 +19,8 @@ PYTEST := $(PY) -m pytest
 SUITE = $(PYTEST) $(ELSEWHERE) -m
 JUNIT = -o junit_family=xunit1 --junitxml=build/$(1).xml
 SETTINGS = $(if $(BASE_URL),--base-url '$(BASE_URL)') $(if $(PORT),--port '$(PORT)') $(ARGS)
-SUITABLE := 'import ensurepip, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))'
 SYSTEM_PYTHON := $(shell for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
-    "$$python" -c $(SUITABLE) 2>/dev/null && { echo "$$python"; break; }; done)
+    "$$python" -c 'import ensurepip, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
 export PROXY_PYTHON := $(abspath $(PY))
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' Makefile)
@@ -131,7 +130,7 @@ test-deploy: env-dev env-deploy ## validate deploy/ and .github/ with the schema
 ##@ Measure
 bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
-BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-order bfcl-multi-turn
+BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-multi-turn
 $(BENCHMARKS:%=bench-%): bench-%: env-dev env-interpreter env-local env-bench env-sandbox
 	@exec $(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
 

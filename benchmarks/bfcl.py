@@ -33,7 +33,7 @@ from benchmarks.bfcl_styles import PROSE, STYLES, Call
 from benchmarks.bfcl_truth import Arguments, Case
 from benchmarks.report import write_section
 from emulator import logs
-from emulator.settings import Order, Settings
+from emulator.settings import Settings
 from emulator.tools.toolset import Toolset
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve
@@ -98,17 +98,11 @@ class Bench:
             del self._scripts[trial.id]
         return Outcome(trial, _fault(trial, message))
 
-    def first_calls(self, trial: Trial, order: Order) -> list[tuple[str, Arguments]]:
-        """The calls of the first message."""
-        # Several threads may ask for one trial, each in another order.
-        self._scripts[trial.id] = trial
-        return _calls(self._ask(trial, order))
-
-    def _ask(self, trial: Trial, order: Order = "dataflow") -> ChatCompletionMessage:
+    def _ask(self, trial: Trial) -> ChatCompletionMessage:
         request: dict[str, Any] = {
             "model": trial.id,
             "messages": list(trial.case.messages),
-            "extra_headers": {"x-emulator-order": order},
+            "extra_headers": {"x-emulator-order": "dataflow"},
         }
         if trial.case.tools:  # four cases have none, and OpenAI's API refuses an empty list
             request["tools"] = trial.case.tools

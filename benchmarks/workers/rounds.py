@@ -29,23 +29,14 @@ _START_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Round:
-    """CPU values are milliseconds per call."""
-
     rate: float
     """Calls a second."""
-    workers: float
-    sandboxes: float
-    """The program servers, which the workers start; and gunicorn's master, which does nothing."""
-    load: float
-    """wrk and nginx, or the Python programs that replace them."""
+    proxy: float
+    """Milliseconds of CPU per call, of all its processes."""
     idle: float
     """Idle cores of the machine."""
     others: float
     """Cores used by other processes."""
-
-    @property
-    def proxy(self) -> float:
-        return self.workers + self.sandboxes
 
     @property
     def cores(self) -> float:
@@ -57,19 +48,14 @@ class Round:
 class _Used:
     """Seconds of CPU since each process started."""
 
-    processes: dict[int, float]
-    """Children of the master."""
     proxy: float
     upstream: float
     idle: float
 
     @classmethod
     def until_now(cls, server: servers.Server, upstream: int) -> _Used:
-        root = server.process.pid
-        children = Path(f"/proc/{root}/task/{root}/children").read_text().split()
         idle = Path("/proc/stat").read_text().split("\n", 1)[0].split()[4]
         return cls(
-            {int(child): servers.own_cpu(int(child)) for child in children},
             server.cpu(),
             servers.cpu(upstream),
             int(idle) / os.sysconf("SC_CLK_TCK"),
@@ -85,17 +71,12 @@ def measured(
     passed, after = time.perf_counter() - began, _Used.until_now(server, upstream)
     if not asked.answers:
         raise RuntimeError(f"{workers} worker(s) answered nothing in {passed:.0f} s")
-    spent = [used - before.processes.get(pid, 0.0) for pid, used in after.processes.items()]
-    own = sum(spent)
     proxy, idle = after.proxy - before.proxy, after.idle - before.idle
     clients = asked.cpu + after.upstream - before.upstream
-    each = 1000 / asked.answers
     cores = os.cpu_count() or 1
     return Round(
         rate=asked.answers / passed,
-        workers=own * each,
-        sandboxes=max(0.0, proxy - own) * each,
-        load=clients * each,
+        proxy=1000 * proxy / asked.answers,
         idle=idle / passed,
         others=max(0.0, cores - (idle + proxy + clients) / passed),
     )
@@ -147,22 +128,16 @@ def table(found: dict[int, list[Round]], seconds: float) -> Iterator[str]:
     yield "|---|---|---|---|"
     rows: Sequence[tuple[str, Callable[[Round], float], int]] = (
         (f"calls/s, {len(one)} rounds of {seconds:g} s", attrgetter("rate"), 0),
-        ("calls per second of the proxy's CPU", _work, 0),
-        ("CPU per call, ms: all of the proxy", attrgetter("proxy"), 2),
-        ("... its workers", attrgetter("workers"), 2),
+        ("CPU per call, ms", attrgetter("proxy"), 2),
         ("cores used by the proxy", attrgetter("cores"), 2),
         ("... idle", attrgetter("idle"), 2),
     )
     for name, value, digits in rows:
         few, many = [value(each) for each in one], [value(each) for each in two]
         compared = ""
-        if value in (rows[0][1], rows[1][1]):
+        if value is rows[0][1]:
             compared = _spread([second / first for first, second in zip(few, many, strict=True)], 2)
         yield f"| {name} | {_spread(few, digits)} | {_spread(many, digits)} | {compared} |"
-
-
-def _work(one: Round) -> float:
-    return 1000 / one.proxy
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
