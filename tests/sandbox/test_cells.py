@@ -440,7 +440,7 @@ def test_kernels_end_with_their_server(place: str, end: str) -> None:
     while any(Path("/proc", pid, "exe").exists() for pid in started) and time.monotonic() < until:
         time.sleep(0.01)
     assert {pid for pid in started if Path("/proc", pid, "exe").exists()} == set()
-    assert not any(Path(tempfile.gettempdir()).glob("emulator-kernel-*"))
+    assert not [*Path(tempfile.gettempdir()).glob(f"emulator-kernel-*-{server.pid}-*")]
 
 
 def _descendants(pid: int | str) -> set[str]:
