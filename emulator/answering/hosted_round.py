@@ -145,8 +145,8 @@ def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = ""
             }
             for call in calls
         ]
-        if reasoning:  # DeepSeek wants its reasoning back together with its calls
-            fields["reasoning_content"] = reasoning
+    if reasoning:  # DeepSeek wants its reasoning back together with its calls
+        fields["reasoning_content"] = reasoning
     return Message.model_validate(fields)
 
 

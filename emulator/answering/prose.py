@@ -94,6 +94,7 @@ class Prose:
         return words
 
     def close(self) -> str:
-        """Return everything that is still buffered."""
+        """Return everything that is still buffered, once."""
         rest = "".join(self._buffer) + self._stops.close()
-        return self._lead + rest if rest else ""
+        self._buffer.clear()
+        return self._lead + rest if rest and not self._sent else rest

@@ -65,6 +65,7 @@ class MessageWriter:
         self._shows_lists = shows_lists
         self._index = -1
         self._open = ""
+        self._has_text = False
         """The type of the open block, or ""."""
         self._cell_id = ""
         """The id of the running cell's block."""
@@ -124,8 +125,11 @@ class MessageWriter:
                 yield from self._start("thinking", thinking="", signature="")
                 yield self._delta("thinking_delta", thinking=text)
             case ContentDelta(text):
-                yield from self._start("text", text="")
-                yield self._delta("text_delta", text=text)
+                if self._has_text and self._open != "text":  # each block is a paragraph
+                    text = text.lstrip("\n")
+                if text:
+                    yield from self._start("text", text="")
+                    yield self._delta("text_delta", text=text)
             case CallStarted():
                 yield from self._close()
                 caller = self._caller(event.caller)
@@ -195,6 +199,7 @@ class MessageWriter:
     def _begin(self, block: Json) -> Events:
         self._index += 1
         self._open = block["type"]
+        self._has_text |= self._open == "text"
         yield {"type": "content_block_start", "index": self._index, "content_block": block}
 
     def _close(self) -> Events:

@@ -34,6 +34,7 @@ log = structlog.get_logger()
 
 _FORMAT = b"2"
 """Another number for rows that an older version cannot read, or this one not the older."""
+_THOUGHTS = "reasoning_content"
 _TOO_LARGE = "The result of this call was too large to be stored for this request."
 
 
@@ -187,10 +188,18 @@ def _recalled(
     waiting: Mapping[int, SavedProgram],
 ) -> list[Message]:
     recalled: list[Message] = []
+    given: dict[str | None, int] = {}
+    """The calls whose results the last stored answer ends with, and their places in ``recalled``."""
     for at, message in enumerate(messages):
+        if message.role == "tool" and (place := given.get(message.tool_call_id)) is not None:
+            if not _same_text(recalled[place], message):
+                recalled[place] = message  # the client has edited it
+            continue
         recalled.append(message)
         if answer := answers.get(at):
             _insert(answer, recalled)
+            after = range(_last_of_assistant(recalled) + 1, len(recalled))
+            given = {recalled[place].tool_call_id: place for place in after}
         if (program := waiting.get(at)) is not None:
             view = replace(model_view_of(recalled[-1]), program=program)
             recalled[-1] = recalled[-1].model_copy(update={"model_view": view})
@@ -224,6 +233,8 @@ def _insert(answer: Sequence[Message], recalled: list[Message]) -> None:
             changes["tool_calls"] = [call for call in calls if call]
         if at == place:
             changes |= {"content": one.content, "model_view": one.model_view}
+            if _THOUGHTS in (shown[-1].model_extra or {}):  # a chat's have the hosted calls as text
+                changes[_THOUGHTS] = (one.model_extra or {}).get(_THOUGHTS, "")
         recalled.append((shown[-1] if at == place else one).model_copy(update=changes))
 
 

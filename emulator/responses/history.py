@@ -32,6 +32,8 @@ def messages(items: Sequence[Item]) -> list[Message]:
             case item_types.ReasoningItem():
                 history.add_reasoning(item.text)
                 continue
+            case item_types.CodeCallItem(status="incomplete") if item.key not in calling_cells:
+                continue  # it did not run, or its end is another item
             case item_types.MessageItem():
                 _add_message(item, before, history)
             case item_types.FunctionCallItem() | item_types.CustomCallItem():
@@ -51,8 +53,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
             case item_types.CompactionItem() if summary := summary_of(item.encrypted_content):
                 history.add_message(Message(role="user", content=summary))
             case item_types.CodeCallItem(status=status) if item.key not in calling_cells:
-                if status != "incomplete":  # the ended cell is another item
-                    history.add_cell(item.code, _output(item), failed=status == "failed")
+                history.add_cell(item.code, _output(item), failed=status == "failed")
         before = item
     return history.messages
 

@@ -207,6 +207,23 @@ def test_calls_of_one_message_run_at_the_same_time_and_keep_their_order(
     assert broken_prefixes(upstream.requests) == []
 
 
+@EACH_LOOP
+def test_a_message_with_calls_of_client_and_proxy_has_each_result_once(
+    start_proxy: Any, upstream: ScriptedUpstream, loop: Any
+) -> None:
+    """The hosted call's result came twice: as the client has it, and as it was stored."""
+    made = [
+        {"name": "book", "arguments": {"id": "a"}},
+        {"name": "check", "arguments": {"id": "a"}},
+    ]
+    upstream.reply(Reply(tool_calls=made), "Done.", "Bye.")
+    agent = loop(start_proxy(hosted=hosted(CHECK), tools="native"), [BOOK, SERVER], LOCAL)
+    assert (agent.say("Go.").strip(), agent.say("Thanks.")) == ("Done.", "Bye.")
+    for request in upstream.requests[1:]:
+        results = [one["tool_call_id"] for one in request["messages"] if one["role"] == "tool"]
+        assert len(results) == len({*results}) == 2
+
+
 # Approvals
 
 

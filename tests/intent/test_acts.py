@@ -86,6 +86,17 @@ def answer(client: openai.OpenAI, ask: Any = plain, **request: Any) -> Any:
 
 
 @BOTH
+def test_a_block_that_comes_after_the_last_attempt_is_shown(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """The model cannot be asked about it any more: the answer was empty."""
+    reply = said("English, a user's act", next(iter(OTHERS.values())))
+    upstream.reply(*["```tool_code\ndelete_file(name=1)\n```"] * 3, reply)
+    message = answer(client, ask).choices[0].message
+    assert (message.content, message.tool_calls) == (reply, None)
+
+
+@BOTH
 @pytest.mark.parametrize("words", AROUND)
 @pytest.mark.parametrize("syntax", TRUSTED)
 def test_a_trusted_syntax_runs_whatever_words_surround_it(

@@ -97,13 +97,13 @@ class _NativeAnswer:
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}
         self._attempt = 0
-        self._has_output = False
+        self._has_words = False
         self._has_role = False
 
     def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
         settings = self._request.settings
         while True:
-            reply = _reply(self._request, self._driver, self._attempt, has_output=self._has_output)
+            reply = _reply(self._request, self._driver, self._attempt, has_words=self._has_words)
             turn = NativeTurn(reply, self._checker, self._request.call_policy)
             yield from self._read(turn)
             too_long = turn.size > MAX_REPLY_CHARS
@@ -144,11 +144,11 @@ class _NativeAnswer:
 
     def _relay(self, chunk: Chunk) -> RelayedChunk:
         """All chunks of one answer have the same id, and the model's name from the request."""
-        self._has_output = self._has_output or _is_output(chunk)
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
         kind = {"object": "chat.completion.chunk", "model": self._request.chat.model}
         if chunk["choices"]:
             [choice] = chunk["choices"]
+            self._has_words = self._has_words or bool(choice["delta"].get("content"))
             if ("role" in choice["delta"]) == self._has_role:
                 chunk = {
                     **chunk,
@@ -167,9 +167,7 @@ class _NativeAnswer:
         return verdict.kind in ("quoted", "doubtful") and not self._request.call_policy.required
 
 
-def _reply(
-    request: AnswerRequest, driver: Driver, attempt: int, *, has_output: bool
-) -> ReplyReader:
+def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: bool) -> ReplyReader:
     quotations = Quotations(request.chat.messages, request.toolset, request.hosted)
     draft = MarkupDraft(
         ReplyProgram(ProgramRuns(driver, seed=fresh_seed()), quotations),
@@ -181,7 +179,7 @@ def _reply(
     prose = VerbatimProse(
         StopFilter(None),
         hold=bool(attempt),
-        lead="\n\n" if has_output else "",
+        lead="\n\n" if has_words else "",
         up_to_object=request.forced_call is not None,
     )
     return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
