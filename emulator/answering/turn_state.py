@@ -93,7 +93,7 @@ class TurnState:
         self.cells.append(code)
         last = last or len(self.cells) >= self.session.max_cells
         self.messages += cell_messages(
-            reply.prose.sent, code, result.output, failed=result.failed, last=last
+            self.sent, code, result.output, failed=result.failed, last=last
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
         self.attempt, self.sent, self.repair_messages, self.new_files = 0, "", [], []

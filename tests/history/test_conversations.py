@@ -1,12 +1,13 @@
-"""Each prompt begins with the bytes of the one before, on every front, whatever the answers hide."""
+"""An agent's conversation is the same prompts and calls over every API and with every history, and each
+prompt begins with the one before."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import random
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,95 +15,369 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.hosted.test_fronts import LOOPS
-from tests.hosted.test_hosted_calls import block, connect, hosted
+from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes
 from tests.support.examples import example_count
 from tests.support.hosted import SERVER, HostedFunctions
-from tests.support.programs import CHAIN, INTERPRETER, LOCAL, TOOLS
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.three_apis import PATHS, fetch
+from tests.support.tools import function, strings
 
-SEARCH, BOOK, CHECK = TOOLS
-
-
-class ChatLoop:
-    """An agent over chat completions."""
-
-    def __init__(self, url: str, tools: list[Any], local: Any, other: str) -> None:
-        self._clients = itertools.cycle([connect(url), connect(other)])
-        self._tools = tools
-        self._local = local
-        self._messages: list[Any] = []
-
-    def say(self, text: str) -> str:
-        self._messages.append({"role": "user", "content": text})
-        while True:
-            client, request = next(self._clients), {"model": "m", "messages": self._messages}
-            completion = client.chat.completions.create(**request, tools=self._tools)
-            answer = completion.choices[0].message
-            self._messages.append(answer.model_dump(exclude_none=True))
-            if not answer.tool_calls:
-                return answer.content or ""
-            for call in answer.tool_calls:
-                assert call.type == "function"
-                value = self._local[call.function.name](**json.loads(call.function.arguments))
-                content = value if isinstance(value, str) else json.dumps(value)
-                self._messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
-
-
-FRONTS: dict[str, Any] = {"chat": ChatLoop, **LOOPS}
-REPLIES: dict[str, list[str]] = {
-    "words": [],
-    "a program": [CHAIN],
-    "words and calls": ["I look.\n\n" + block("check('a1')\ncheck('a2')")],
-    "a program that fails": [block("x = search('Oslo')\nprint('seen')\nprint(x[0]['prize'])")],
-    "a repaired call": [block("chek('a1')"), block("check('a1')")],
-    "a reply that was no use": [block("book(identity='x')"), ""],
-    "a new file": [block("open('numbers.csv', 'w').write('1')\nprint(len('ok'))")],
-    "a block without a call": [block("print(6 * 7)")],
-    "an unmarked call": ['{"name": "check", "arguments": {"id": "a1"}}'],
-    "two programs": [block("print(check('a1'))"), block("print(search('Rome'))")],
-    "an unlabelled block": ["```python\nprint(check('a2'))\n```", "RUN"],
+Json = dict[str, Any]
+NUMBER: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOLS = {
+    "get_weather": function("get_weather", strings("city")),
+    "book": function("book", NUMBER),
+    "search": function("search", strings("q")),
+    "add": function("add", NUMBER),
 }
-"""The model's replies before its answer, by what they are."""
-TOOL_SETS: dict[str, tuple[list[Any], list[Any]]] = {
-    "the client's tools": ([SEARCH, BOOK, CHECK], []),
-    "hosted and the client's": ([BOOK], [SEARCH, CHECK]),
-    "hosted": ([], [SEARCH, BOOK, CHECK]),
-    "an interpreter": ([SEARCH, BOOK, CHECK, INTERPRETER], []),
-    "an interpreter and hosted": ([BOOK, INTERPRETER], [SEARCH, CHECK]),
+SYSTEM = {"role": "system", "content": "S."}
+CITIES = ("Oslo", "São", "x y")
+INTERPRETER: Json = {"type": "code_interpreter", "container": {"type": "auto"}}
+MOST_REQUESTS = 40
+
+
+def run(name: str, arguments: Json) -> str:
+    """A tool's result; "x y" and odd numbers fail."""
+    if name in ("get_weather", "search"):
+        city = next(iter(arguments.values()))
+        return "Error: no such city" if city == "x y" else json.dumps({"degrees": len(city)})
+    n = int(arguments["n"])
+    return f"Error: {n} is odd" if n % 2 else str(n + 2)
+
+
+def raising(name: str) -> Callable[..., str]:
+    def call(**arguments: Any) -> str:
+        result = run(name, arguments)
+        if result.startswith("Error: "):
+            raise ValueError(result)
+        return result
+
+    return call
+
+
+def statement(dice: random.Random) -> str:
+    city, n = dice.choice(CITIES), dice.randint(0, 5)
+    return dice.choice(
+        (
+            f"get_weather(city={city!r})",
+            f"x = search(q={city!r})",
+            f"x = get_weather(city={city!r})\nprint(x['degrees'])",
+            f"add(n={n})",
+            f"y = book(n=add(n={n}))\nprint(y)",
+            "for k in [2, 4]:\n    z = book(n=k)\nprint('all', z)",
+            f"try:\n    book(n={n})\nexcept Exception as error:\n    print('failed', error)",
+            f"print([get_weather(city='Oslo'), search(q={city!r})])",
+            f"print('only {n}')",
+            f"w = search(q={city!r})\nif w['degrees'] > 3:\n    print(get_weather(city={city!r}))",
+        )
+    )
+
+
+MISTAKES = ("```tool_code\nget_weather(town='Oslo')\n```", "```tool_code\nbook(n='two'\n```")
+
+
+def program_reply(dice: random.Random) -> Reply:
+    """A turn of the model: words, a program in some syntax, with thoughts or prose, or a mistake."""
+    code = "\n".join(statement(dice) for _ in range(dice.choice((1, 1, 2))))
+    block = f"```tool_code\n{code}\n```"
+    text = dice.choice(
+        (
+            "It is done.",
+            "Well.\n\nNothing more to say.",
+            block,
+            block,
+            f"Let me see.\n\n{block}",
+            f"{block}\n\nThat is all.",
+            '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>',
+            '<tool_call>\n{"name": "search", "arguments": {"q": "Oslo"}}\n</tool_call>',
+            *MISTAKES,
+            "```python\nbook(n=2)\n```\n\nShall I?",
+            '{"name": "book", "arguments": {"n": 4}}',
+        )
+    )
+    # When the proxy rejects a block, its model reads as much of it as had arrived.
+    chunks = dice.choice((None, 5)) if text not in MISTAKES else None
+    return Reply(text, reasoning=dice.choice(("", "", "I think.")), chunks=chunks)
+
+
+def native_reply(dice: random.Random) -> Reply:
+    """Calls of the upstream's own, of client and proxy in one message."""
+    if dice.random() < 0.4:
+        return program_reply(dice)
+    calls = []
+    for _ in range(dice.choice((1, 1, 2, 3))):
+        name, parameter = dice.choice(
+            (("get_weather", "city"), ("search", "q"), ("add", "n"), ("book", "n"))
+        )
+        value = dice.randint(0, 5) if parameter == "n" else dice.choice(CITIES)
+        calls.append({"name": name, "arguments": {parameter: value}, "id": f"c{dice.random()}"})
+    words, thoughts = dice.choice(("", "Let me see.")), dice.choice(("", "I think."))
+    return Reply(words, reasoning=thoughts, tool_calls=calls, finish_reason="tool_calls")
+
+
+CELL_LINES = (
+    "print(1 + 1)",
+    "q = 5\nq",
+    "w = get_weather(city='Oslo')\nprint(w)",
+    "s = search(q='Oslo')\nprint(s)",
+    "1/0",
+    "print(book(n=2))",
+)
+
+
+def cell_reply(dice: random.Random) -> Reply:
+    """A cell, which no later one needs: over chat a conversation may lose its container."""
+    if dice.random() < 0.5:
+        return program_reply(dice)
+    code = "\n".join(dice.choices(CELL_LINES, k=dice.choice((1, 2))))
+    words = dice.choice(("", "Let me see.\n\n"))
+    return Reply(f"{words}```python\n{code}\n```", reasoning=dice.choice(("", "I think.")))
+
+
+class Ended(Exception):
+    """The model's replies were unusable to the last attempt."""
+
+
+class Agent:
+    """A loop over one API. ``made`` are the calls that it ran."""
+
+    api = ""
+
+    def __init__(
+        self, replicas: Sequence[str], key: str, tools: list[Json], *, runs_code: bool
+    ) -> None:
+        """The ``replicas`` answer in turns."""
+        self._urls, self._key = itertools.cycle(replicas), key
+        self._tools, self._runs_code = tools, runs_code
+        self.made: list[tuple[str, Json]] = []
+        self.history: list[Json] = []
+
+    def say(self, text: str) -> None:
+        """Ask, and make all calls, until the answer is words. Raises `Ended`."""
+        self.add_question(text)
+        for _ in range(MOST_REQUESTS):
+            calls = self.answer()
+            if not calls:
+                return
+            results = []
+            for key, name, arguments in calls:
+                self.made.append((name, arguments))
+                result = run(name, arguments)
+                results.append((key, result, result.startswith("Error: ")))
+            self.add_results(results)
+
+    def ask(self, body: Json, path: str = "") -> Json:
+        body = body if path else {"model": "m", **body}
+        headers = {"authorization": f"Bearer {self._key}"}
+        status, _, raw = fetch(next(self._urls) + (path or PATHS[self.api]), body, headers)
+        answer: Json = json.loads(raw)
+        if status == 502:
+            raise Ended
+        assert status == 200, answer
+        return answer
+
+    def add_question(self, text: str) -> None:
+        raise NotImplementedError
+
+    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
+        raise NotImplementedError
+
+    def answer(self) -> list[tuple[str, str, Json]]:
+        """Ask; return the calls of the answer."""
+        raise NotImplementedError
+
+
+class ChatAgent(Agent):
+    api = "chat"
+
+    def add_question(self, text: str) -> None:
+        self.history.append({"role": "user", "content": text})
+
+    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
+        self.history += [
+            {"role": "tool", "tool_call_id": key, "content": text, "is_error": failed}
+            for key, text, failed in results
+        ]
+
+    def answer(self) -> list[tuple[str, str, Json]]:
+        tools = [*self._tools, SERVER, *([INTERPRETER] if self._runs_code else ())]
+        answer = self.ask({"messages": [SYSTEM, *self.history], "tools": tools})
+        message = answer["choices"][0]["message"]
+        self.history.append({name: value for name, value in message.items() if value is not None})
+        calls = [(c["id"], c["function"]) for c in message.get("tool_calls") or ()]
+        return [(key, made["name"], json.loads(made["arguments"])) for key, made in calls]
+
+
+class ResponsesAgent(Agent):
+    """Sends all items back."""
+
+    api = "responses"
+    new: list[Json]
+    last = ""
+
+    def sent_input(self) -> Json:
+        return {"input": self.history, "store": False}
+
+    def add_question(self, text: str) -> None:
+        self.new = [{"role": "user", "content": text}]
+
+    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
+        self.new = [
+            {
+                "type": "function_call_output",
+                "call_id": key,
+                "output": text,
+                "status": "incomplete" if failed else "completed",
+            }
+            for key, text, failed in results
+        ]
+
+    def answer(self) -> list[tuple[str, str, Json]]:
+        self.history += self.new
+        tools = [{"type": "function", "strict": False, **one["function"]} for one in self._tools]
+        body: Json = {"instructions": "S.", "tools": [*tools, SERVER]}
+        if self._runs_code:
+            body["tools"].append(INTERPRETER)
+            body["include"] = ["code_interpreter_call.outputs"]
+        answer = self.ask(body | self.sent_input())
+        self.last = answer["id"]
+        self.history += answer["output"]
+        return [
+            (item["call_id"], item["name"], json.loads(item["arguments"]))
+            for item in answer["output"]
+            if item["type"] == "function_call"
+        ]
+
+
+class PreviousResponseAgent(ResponsesAgent):
+    def sent_input(self) -> Json:
+        return {"input": self.new} | ({"previous_response_id": self.last} if self.last else {})
+
+
+class ConversationAgent(ResponsesAgent):
+    conversation = ""
+
+    def sent_input(self) -> Json:
+        self.conversation = self.conversation or self.ask({}, "/v1/conversations")["id"]
+        return {"input": self.new, "conversation": self.conversation}
+
+
+class MessagesAgent(Agent):
+    api = "messages"
+    _container = ""
+
+    def add_question(self, text: str) -> None:
+        self.history.append({"role": "user", "content": text})
+
+    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
+        blocks = [
+            {"type": "tool_result", "tool_use_id": key, "content": text, "is_error": failed}
+            for key, text, failed in results
+        ]
+        self.history.append({"role": "user", "content": blocks})
+
+    def answer(self) -> list[tuple[str, str, Json]]:
+        tools: list[Json] = [
+            {
+                "name": one["function"]["name"],
+                "description": one["function"]["description"],
+                "input_schema": one["function"]["parameters"],
+            }
+            for one in self._tools
+        ]
+        tools.append({"type": "mcp_toolset", "mcp_server_name": "shop"})
+        body: Json = {"messages": self.history, "system": "S.", "max_tokens": 99, "tools": tools}
+        body["thinking"] = {"type": "adaptive"}
+        if self._runs_code:
+            tools.append({"type": "code_execution_20250825", "name": "code_execution"})
+        if self._container:
+            body["container"] = self._container
+        answer = self.ask(body)
+        self._container = (answer.get("container") or {}).get("id", "")
+        self.history.append({"role": "assistant", "content": answer["content"]})
+        return [
+            (block["id"], block["name"], block["input"])
+            for block in answer["content"]
+            if block["type"] == "tool_use"
+        ]
+
+
+AGENTS = (ChatAgent, ResponsesAgent, PreviousResponseAgent, ConversationAgent, MessagesAgent)
+KEYS = "abcde"
+"""The client key of each."""
+
+
+def comparable(prompts: list[list[Json]]) -> Any:
+    """Ids as numbers, empty fields left out, the results of one message in the order of its calls."""
+    numbers: dict[str, int] = {}
+    found = []
+    for prompt in prompts:
+        messages = []
+        for message in prompt:
+            plain = {name: value for name, value in message.items() if value not in (None, "", [])}
+            for call in plain.get("tool_calls", ()):
+                call["id"] = numbers.setdefault(call["id"], len(numbers))
+            if "tool_call_id" in plain:
+                plain["tool_call_id"] = numbers[plain["tool_call_id"]]
+            messages.append(plain)
+        found.append(_with_results_in_order(messages))
+    return found
+
+
+def _with_results_in_order(messages: list[Json]) -> list[Json]:
+    ordered: list[Json] = []
+    for is_result, group in itertools.groupby(messages, lambda one: one["role"] == "tool"):
+        run = list(group)
+        ordered += sorted(run, key=lambda one: one["tool_call_id"]) if is_result else run
+    return ordered
+
+
+LAST_CELL = "No more code can be run."
+"""What the model reads after the last cell of an answer, and in later prompts no more."""
+KINDS: dict[str, tuple[Callable[[random.Random], Reply], Json, int]] = {
+    "programs": (program_reply, {}, 24),
+    "programs of calls that leave together": (program_reply, {"order": "dataflow"}, 12),
+    "native calls": (native_reply, {"tools": "native"}, 24),
+    "cells": (cell_reply, {"max_kernels": 40}, 6),
 }
-"""The client's tools, and the hosted ones."""
+"""Kind -> the model's replies, settings of the proxy, and the number of conversations."""
 
 
-def reply(replies: Iterator[str], chunks: int | None, exchange: Any) -> Reply:
-    return Reply(next(replies, "All right."), chunks=chunks)
-
-
-@pytest.mark.parametrize("tools", TOOL_SETS)
-@pytest.mark.parametrize("front", FRONTS)
-def test_each_prompt_begins_with_the_one_before(
-    start_proxy: Any, upstream: ScriptedUpstream, tmp_path: Path, front: str, tools: str
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_is_the_same_over_every_api(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, kind: str
 ) -> None:
-    """Two replicas answer in turns."""
-    own, theirs = TOOL_SETS[tools]
-    server = hosted(*theirs) if theirs else HostedFunctions({}, [])
+    """What the model is shown, what the client runs, what the proxy runs. Native models get the client's
+    history as it is, without their unusable replies."""
+    reply, settings, examples = KINDS[kind]
+    server = HostedFunctions({name: raising(name) for name in TOOLS}, [])
     store = str(tmp_path / "store.sqlite")
-    replicas = [start_proxy(hosted=server, database=store) for _ in range(2)]
-    offered = [*own, *([SERVER] if theirs else [])]
+    settings = {"hosted": server, "database": store, "client_keys": ",".join(KEYS), **settings}
+    # A kernel stays with its replica, and the model reads that its variables are gone.
+    replicas = [start_proxy(**settings) for _ in range(1 if kind == "cells" else 2)]
 
-    # Each conversation with an interpreter keeps a kernel.
-    @hypothesis.settings(max_examples=example_count(2 if INTERPRETER in own else 6))
+    @hypothesis.settings(max_examples=example_count(examples))
     @hypothesis.given(seed=st.integers(0, 2**32))
-    def converse_at_random(seed: int) -> None:
-        chance, number = random.Random(seed), next(numbers)
-        agent = FRONTS[front](replicas[0], offered, LOCAL, other=replicas[1])
-        before = len(upstream.requests)
-        for n, kind in enumerate(chance.choices([*REPLIES], k=5)):
-            replies, chunks = iter(REPLIES[kind]), chance.choice((None, 5))
-            upstream.default = partial(reply, replies, chunks)
-            agent.say(f"Question {n} of {number}.")
-        assert broken_prefixes(upstream.requests[before:]) == []
+    def converse(seed: int) -> None:
+        found = []
+        hosted = [name for name in TOOLS if random.Random(f"{seed} {name}").random() < 0.5]
+        server.definitions = [TOOLS[name] for name in hosted]
+        own = [TOOLS[name] for name in TOOLS if name not in hosted]
+        for make, key in zip(AGENTS, KEYS, strict=True):
+            dice = random.Random(seed)
+            upstream.exchanges.clear()
+            server.made.clear()
+            upstream.default = lambda _: reply(dice)  # noqa: B023
+            agent = make(replicas, key, own, runs_code=kind == "cells")
+            with suppress(Ended):
+                for number in range(dice.randint(1, 3)):
+                    agent.say(f"Question {number} of {seed}.")
+            broken = broken_prefixes(upstream.requests)
+            assert kind == "native calls" or all(LAST_CELL in old for _, old, _ in broken), broken
+            prompts = comparable([request["messages"] for request in upstream.requests])
+            found.append((prompts, agent.made, sorted(server.made)))
+        for other in found[1:]:
+            assert other == found[0]
 
-    numbers = itertools.count()
-    converse_at_random()
+    converse()

@@ -52,7 +52,9 @@ def broken_prefixes(requests: Sequence[Mapping[str, Any]]) -> list[tuple[int, st
     for number, (before, after) in enumerate(itertools.pairwise(requests), start=1):
         for old, new in zip(before["messages"], after["messages"], strict=False):
             if old != new:
-                broken.append((number, str(old["content"])[-400:], str(new["content"])[-400:]))
+                broken.append(
+                    (number, str(old.get("content"))[-400:], str(new.get("content"))[-400:])
+                )
                 break
         if len(after["messages"]) < len(before["messages"]):
             broken.append((number, "longer", "shorter"))
