@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from emulator.answering.container_choice import AutoContainer, ContainerChoice
-from emulator.answering.prompt import SandboxDescription
 from emulator.errors import NotFound
 from emulator.events import UpstreamAccepted
 from emulator.history import model_view_of
@@ -64,8 +63,10 @@ class InterpreterSession:
             messages, self.files, self.interpreter.containers, self.container
         )
 
-    def describe_sandbox(self) -> SandboxDescription:
-        return SandboxDescription(self.interpreter.libraries(self.container))
+    @property
+    def libraries(self) -> Mapping[str, str]:
+        """The distributions that cells can import -> their versions."""
+        return self.interpreter.libraries(self.container)
 
     def new_files(self, messages: Sequence[Message]) -> list[str]:
         """The container's files of which the model has not been told in this conversation."""

@@ -7,10 +7,9 @@ renders the history. Knows nothing of HTTP or sandboxes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.deferred_tools import DeferredTools
@@ -20,6 +19,7 @@ from emulator.answering.program_transcript import model_history
 from emulator.answering.python_calls import example
 from emulator.answering.transcript import (
     ModelMessage,
+    WriteMessage,
     joined,
     merged,
     render,
@@ -28,19 +28,11 @@ from emulator.programs.ended import EndedProgram
 from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
-if TYPE_CHECKING:
-    from emulator.answering.ways.way import Way
-
 _PYTHON = "Standard library only: no files or network."
 """What programs can use."""
 
-
-@dataclass(frozen=True)
-class SandboxDescription:
-    """What the model reads about the interpreter's sandbox."""
-
-    libraries: Mapping[str, str]
-    """Distributions that can be imported -> their versions."""
+WriteInstructions = Callable[..., str]
+"""(toolset, profile, the list of functions that it lacks, the template's values) -> how to call these."""
 
 
 def instruct(
@@ -50,18 +42,19 @@ def instruct(
     profile: Profile,
     answer_format: str = "",
     *,
+    write_instructions: WriteInstructions,
+    write_message: WriteMessage | None = None,
     ended: EndedProgram | None = None,
-    way: Way,
     habit: str = "python",
-    sandbox: SandboxDescription | None = None,
+    libraries: Mapping[str, str] | None = None,
     deferred: DeferredTools | None = None,
     new_files: Sequence[str] = (),
 ) -> list[ModelMessage]:
     """The messages for a turn in which the model may call ``toolset``'s functions.
 
     ``answer_format`` are the instructions for the form of a final answer, ``ended`` is a
-    program that just ended, ``habit`` the dialect of the model's calls, ``sandbox`` describes the
-    interpreter, if there is one.
+    program that just ended, ``habit`` the dialect of the model's calls. ``libraries`` are the distributions
+    that cells can import, with their versions; None without a code interpreter.
     ``deferred`` tools are only listed, ``new_files`` are those of the interpreter of which the model does not
     know.
     """
@@ -70,7 +63,7 @@ def instruct(
         toolset = deferred.toolset
     shown = deferred.shown(toolset) if deferred else toolset
     stubs = deferred.stubs(toolset) if deferred and toolset.tools else toolset.stubs
-    if sandbox is not None:
+    if libraries is not None:
         direct = toolset.subset(tool for tool in shown.tools if tool.is_direct_only)
         if direct.tools:
             others = toolset.subset(tool for tool in toolset.tools if not tool.is_direct_only)
@@ -80,12 +73,12 @@ def instruct(
             stubs=stubs,
             direct_stubs=direct.stubs,
             choice=str(choice),
-            libraries=", ".join(f"{name} {v}" for name, v in sandbox.libraries.items()),
+            libraries=", ".join(f"{name} {v}" for name, v in libraries.items()),
             answer_format=answer_format,
             taught=foreign_call_syntax(messages),
         )
     elif toolset.tools:
-        instructions = way.instructions(
+        instructions = write_instructions(
             shown,
             profile,
             deferred.listing if deferred else "",
@@ -103,7 +96,7 @@ def instruct(
             answer_format=answer_format,
             habit=habit,
         )
-    history = model_history(messages, toolset, ended, new_files, way.message)
+    history = model_history(messages, toolset, ended, new_files, write_message)
     if profile.system:
         return _after_system(instructions, history)
     return _without_system(instructions, history)

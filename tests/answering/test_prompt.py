@@ -15,7 +15,7 @@ import pytest
 
 from emulator.answering.call_policy import CallPolicy
 from emulator.answering.profiles import choose
-from emulator.answering.prompt import SandboxDescription, cell_messages, instruct
+from emulator.answering.prompt import cell_messages, instruct
 from emulator.answering.python_calls import example
 from emulator.answering.transcript import transcript
 from emulator.answering.ways.json_way import JSON
@@ -91,19 +91,26 @@ def test_the_messages_for_a_model_are_golden(conversation: str, choice: str, mod
         told = [*told, {"role": "schema", "content": json.dumps(schema)}]
     else:
         way = JSON if model == "constrained" else PYTHON
-        told = instruct(messages, toolset, CHOICES[choice], profile, way=way)
+        told = instruct(
+            messages,
+            toolset,
+            CHOICES[choice],
+            profile,
+            write_instructions=way.instructions,
+            write_message=way.message,
+        )
     words = written(told)
     assert words == golden(f"{conversation} {choice} {model}", words)
 
 
-WORKPLACES: dict[str, tuple[SandboxDescription, list[Any], str]] = {
-    "alone": (SandboxDescription({}), [], ""),
+WORKPLACES: dict[str, tuple[dict[str, str], list[Any], str]] = {
+    "alone": ({}, [], ""),
     "with functions": (
-        SandboxDescription({"numpy": "2.4.0", "matplotlib": "3.11.2"}),
+        {"numpy": "2.4.0", "matplotlib": "3.11.2"},
         [GET_WEATHER],
         "",
     ),
-    "with a form": (SandboxDescription({}), [], "Answer as JSON."),
+    "with a form": ({}, [], "Answer as JSON."),
 }
 
 
@@ -121,8 +128,8 @@ def test_the_words_of_an_interpreter_are_golden(sandbox: str, choice: str) -> No
         CHOICES[choice],
         profile,
         form,
-        way=PYTHON,
-        sandbox=place,
+        write_instructions=PYTHON.instructions,
+        libraries=place,
         new_files=files,
     )
     words = written(told)

@@ -262,7 +262,9 @@ def sizes(tools: list[Any]) -> tuple[int, int, int]:
     """Characters of the tools as JSON, of their stubs, and of all our words with the stubs."""
     toolset = Toolset.parse(tools)
     hello = [Message(role="user", content="Hi")]
-    told = instruct(hello, toolset, CallPolicy(), choose("default", "m"), way=PYTHON)
+    told = instruct(
+        hello, toolset, CallPolicy(), choose("default", "m"), write_instructions=PYTHON.instructions
+    )
     as_json = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     return len(as_json), len(toolset.stubs), len(told[0]["content"])
 

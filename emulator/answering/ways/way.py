@@ -65,10 +65,11 @@ class Way:
             request.call_policy,
             request.profile,
             inputs.format_text,
-            way=self,
+            write_instructions=self.instructions,
+            write_message=self.message,
             ended=inputs.ended,
             habit=inputs.habit,
-            sandbox=session.describe_sandbox() if session else None,
+            libraries=session.libraries if session else None,
             deferred=request.deferred,
             new_files=inputs.new_files,
         )
