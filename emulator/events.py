@@ -275,6 +275,8 @@ class ModelViewReport:
     view: Any
     """A `history.ModelView`."""
     of_cell: bool = False
+    last: bool = False
+    """The model reads that it was the answer's last cell."""
 
 
 @dataclass(frozen=True)

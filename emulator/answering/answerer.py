@@ -293,8 +293,9 @@ class Answerer:
             return "length" if reply.draft.truncated_block else "tool_calls"
         if isinstance(verdict, CellResult):
             exchange, files = tuple(state.repair_messages), tuple(state.new_files)
-            yield ModelViewReport(ModelView(exchange=exchange, files=files), of_cell=True)
-            state.add_cell_result(reply, verdict)
+            last = state.add_cell_result(reply, verdict)
+            view = ModelView(exchange=exchange, files=files)
+            yield ModelViewReport(view, of_cell=True, last=last)
             return None
         if isinstance(verdict, FinalReply):
             return answer_finish_reason(finish_reason)

@@ -50,6 +50,9 @@ class Round:
     """The program that the round starts, if the client sees it."""
     code: str | None = None
     """The cell that runs. None if a waiting cell resumes, whose calls the history has."""
+    cell_output: str = ""
+    has_failed: bool = False
+    """Whether the cell has."""
     ended: list[ProgramFinished] = field(default_factory=list)
     model_view: ModelView | None = None
 
@@ -72,19 +75,24 @@ class Round:
             case CodeComplete(code) if self.code is not None:
                 self.code = code
             case CodeFinished(status, text=text) if self.code and status != "incomplete":
-                words, failed = "".join(self.words[self.cell_words :]), status == "failed"
-                self.cells += cell_history(self.code, text, failed=failed, words=words)
-                self.cell_words = len(self.words)
-            case ModelViewReport(view, of_cell=True):
-                if not self.code:  # an empty cell
-                    return
-                self.cells[-2] = self.cells[-2].model_copy(update={"model_view": view})
+                self.cell_output, self.has_failed = text, status == "failed"
+            case ModelViewReport(view, of_cell=True, last=last):
+                if self.code:  # otherwise an empty cell, or one that resumed
+                    self._add_cell(self.code, view, last=last)
             case ModelViewReport(view):
                 self.model_view = view
             case ContentDelta(text):
                 self.words.append(text)
             case ReasoningDelta(text):
                 self.reasoning.append(text)
+
+    def _add_cell(self, code: str, view: ModelView, *, last: bool) -> None:
+        words = "".join(self.words[self.cell_words :])
+        cell, output = cell_history(
+            code, self.cell_output, failed=self.has_failed, words=words, last=last
+        )
+        self.cells += [cell.model_copy(update={"model_view": view}), output]
+        self.cell_words = len(self.words)
 
     @property
     def answer(self) -> Message:

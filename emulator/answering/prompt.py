@@ -131,9 +131,11 @@ def cell_messages(
     ]
 
 
-def cell_history(code: str, output: str, *, failed: bool, words: str = "") -> list[Message]:
+def cell_history(
+    code: str, output: str, *, failed: bool, words: str = "", last: bool = False
+) -> list[Message]:
     """A cell that ran earlier, and the words before it, as the model saw them then."""
-    cell, shown_output = cell_messages(words, code, output, failed=failed, last=False)
+    cell, shown_output = cell_messages(words, code, output, failed=failed, last=last)
     end = Message.model_validate(shown_output | {"is_output": True})
     return [Message.model_validate(cell), end]
 

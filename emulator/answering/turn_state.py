@@ -83,8 +83,9 @@ class TurnState:
     token_limits: dict[str, int] = field(default_factory=dict)
     """The client's original token limits, once the fields hold what remains of them."""
 
-    def add_cell_result(self, reply: ReplyReader, result: CellResult) -> None:
-        """Append a cell and its output; the next turn continues from there."""
+    def add_cell_result(self, reply: ReplyReader, result: CellResult) -> bool:
+        """Append a cell and its output; the next turn continues from there. Returns True if no other cell may
+        run."""
         assert self.session is not None
         code = reply.draft.code
         self.failed_cells = self.failed_cells + 1 if result.failed else 0
@@ -100,6 +101,7 @@ class TurnState:
         self.doubt_questioned, self.doubtful_reply = False, None
         if last:
             self.session = None
+        return last
 
     def add_repair(self, reply: ReplyReader, verdict: UnusableReply) -> None:
         """Append an unusable reply and the request for a better one."""
