@@ -96,9 +96,8 @@ def program_reply(dice: random.Random) -> Reply:
             '{"name": "book", "arguments": {"n": 4}}',
         )
     )
-    # When the proxy rejects a block, its model reads as much of it as had arrived.
-    chunks = dice.choice((None, 5)) if text not in MISTAKES else None
-    return Reply(text, reasoning=dice.choice(("", "", "I think.")), chunks=chunks)
+    # Whole: of a reply that is refused its model reads as much as had arrived.
+    return Reply(text, reasoning=dice.choice(("", "", "I think.")))
 
 
 def native_reply(dice: random.Random) -> Reply:
