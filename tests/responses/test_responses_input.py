@@ -155,6 +155,29 @@ OTHER = "call_" + "1" * 20 + "0000"
         ),
         pytest.param(
             [
+                call("a"),
+                {"role": "assistant", "content": "And:"},
+                call("b"),
+                result("a"),
+                result("b"),
+                call("c"),
+                result("c"),
+            ],
+            [
+                {
+                    "role": "assistant",
+                    "content": "And:",
+                    "tool_calls": [told_call("a"), told_call("b")],
+                },
+                {"role": "tool", "content": "done", "tool_call_id": "a"},
+                {"role": "tool", "content": "done", "tool_call_id": "b"},
+                {"role": "assistant", "tool_calls": [told_call("c")]},
+                {"role": "tool", "content": "done", "tool_call_id": "c"},
+            ],
+            id="words between an upstream's own calls",
+        ),
+        pytest.param(
+            [
                 {"type": "custom_tool_call", "call_id": "c", "name": "shell", "input": "ls"},
                 {"type": "custom_tool_call_output", "call_id": "c", "output": "a.txt"},
             ],
