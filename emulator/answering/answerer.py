@@ -311,7 +311,7 @@ class Answerer:
             if self.request.answer_format is None:
                 yield from reply.release_prose()
             if not state.confirm_quotation(reply, verdict, self.settings):
-                yield from _show_whole(reply)
+                yield from reply.show_whole()
                 return answer_finish_reason(finish_reason)
         elif finish_reason and is_truncated(finish_reason):
             return answer_finish_reason(finish_reason)
@@ -320,7 +320,7 @@ class Answerer:
     def _show_doubtful(self, state: TurnState) -> Iterator[AnswerEvent]:
         """Send the reply about which the model was asked: it did not say that it should run."""
         if state.doubtful_reply is not None:
-            yield from _show_whole(state.doubtful_reply)
+            yield from state.doubtful_reply.show_whole()
 
     def _repair(
         self, reply: ReplyReader, verdict: UnusableReply, state: TurnState
@@ -407,12 +407,6 @@ class Answerer:
             return {}
         schema = reply_schema(toolset.tools, replace(policy, required=True))
         return constraint(field, schema) if schema else {}
-
-
-def _show_whole(reply: ReplyReader) -> Iterator[AnswerEvent]:
-    """Send all that is buffered of a reply in which nothing runs."""
-    yield from reply.show_doubtful()
-    yield from reply.release_prose()
 
 
 def _may_refuse_constraint(error: UpstreamFailed, fields: Mapping[str, Any]) -> bool:

@@ -95,13 +95,14 @@ class ClientHistory:
     def _place_for(self, call: HistoryCall) -> int:
         last = self.messages[-1] if self.messages else None
         words = last if last and last.role == "assistant" and not last.tool_calls else None
-        before = at = len(self.messages) - (2 if words else 1)
+        at = len(self.messages) - (2 if words else 1)
+        has_results = at >= 0 and self.messages[at].role == "tool"
         while at >= 0 and self.messages[at].role == "tool":
             at -= 1
         others = self.messages[at].tool_calls or () if at >= 0 else ()
-        has_no_results = at == before  # an upstream's ids do not tell its answers apart
+        # Calls without results between them are of one answer, whoever made their ids.
         if others and (
-            has_no_results or any(from_same_answer(call.id, other.id) for other in others)
+            not has_results or any(from_same_answer(call.id, other.id) for other in others)
         ):
             if words:  # between two calls of its answer
                 self.messages.pop()

@@ -51,8 +51,7 @@ class Round:
     code: str | None = None
     """The cell that runs. None if a waiting cell resumes, whose calls the history has."""
     cell_output: str = ""
-    has_failed: bool = False
-    """Whether the cell has."""
+    cell_failed: bool = False
     ended: list[ProgramFinished] = field(default_factory=list)
     model_view: ModelView | None = None
 
@@ -75,7 +74,7 @@ class Round:
             case CodeComplete(code) if self.code is not None:
                 self.code = code
             case CodeFinished(status, text=text) if self.code and status != "incomplete":
-                self.cell_output, self.has_failed = text, status == "failed"
+                self.cell_output, self.cell_failed = text, status == "failed"
             case ModelViewReport(view, of_cell=True, last=last):
                 if self.code:  # otherwise an empty cell, or one that resumed
                     self._add_cell(self.code, view, last=last)
@@ -89,7 +88,7 @@ class Round:
     def _add_cell(self, code: str, view: ModelView, *, last: bool) -> None:
         words = "".join(self.words[self.cell_words :])
         cell, output = cell_history(
-            code, self.cell_output, failed=self.has_failed, words=words, last=last
+            code, self.cell_output, failed=self.cell_failed, words=words, last=last
         )
         self.cells += [cell.model_copy(update={"model_view": view}), output]
         self.cell_words = len(self.words)
@@ -153,7 +152,7 @@ def assistant_message(words: str, calls: Sequence[ToolCall], reasoning: str = ""
             }
             for call in calls
         ]
-    if reasoning:  # DeepSeek wants its reasoning back together with its calls
+    if reasoning:  # native models read it; DeepSeek refuses its calls without it
         fields["reasoning_content"] = reasoning
     return Message.model_validate(fields)
 

@@ -157,6 +157,11 @@ class ReplyReader:
         if words := self.prose.feed(text):
             yield ContentDelta(words)
 
+    def show_whole(self) -> Iterator[AnswerEvent]:
+        """Send all that is buffered: nothing of the reply runs, and no other follows."""
+        yield from self.show_doubtful()
+        yield from self.release_prose()
+
     @property
     def reasoning_start(self) -> ReasoningStart | None:
         """What the reply has shown about where the model's replies start."""

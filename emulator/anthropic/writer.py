@@ -65,8 +65,9 @@ class MessageWriter:
         self._shows_lists = shows_lists
         self._index = -1
         self._open = ""
-        self._has_text = False
         """The type of the open block, or ""."""
+        self._has_text = False
+        """Whether a text block has begun."""
         self._cell_id = ""
         """The id of the running cell's block."""
         self._is_resumed = False

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 _FORMAT = b"2"
 """Another number for rows that an older version cannot read, or this one not the older."""
-_THOUGHTS = "reasoning_content"
+_REASONING = "reasoning_content"
 _TOO_LARGE = "The result of this call was too large to be stored for this request."
 
 
@@ -233,8 +233,8 @@ def _insert(answer: Sequence[Message], recalled: list[Message]) -> None:
             changes["tool_calls"] = [call for call in calls if call]
         if at == place:
             changes |= {"content": one.content, "model_view": one.model_view}
-            if _THOUGHTS in (shown[-1].model_extra or {}):  # a chat's have the hosted calls as text
-                changes[_THOUGHTS] = (one.model_extra or {}).get(_THOUGHTS, "")
+            if _REASONING in (shown[-1].model_extra or {}):  # a chat's has the hosted calls as text
+                changes[_REASONING] = (one.model_extra or {}).get(_REASONING, "")
         recalled.append((shown[-1] if at == place else one).model_copy(update=changes))
 
 

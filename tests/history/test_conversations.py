@@ -6,8 +6,10 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +136,18 @@ def cell_reply(dice: random.Random) -> Reply:
     return Reply(f"{words}```python\n{code}\n```", reasoning=dice.choice(("", "I think.")))
 
 
+def piece_reply(dice: random.Random) -> Reply:
+    """A cell that writes a file, or another turn; perhaps in pieces."""
+    code = "open('numbers.csv', 'w').write('1')\nprint('written')"
+    reply = Reply(f"```tool_code\n{code}\n```") if dice.random() < 0.2 else cell_reply(dice)
+    return replace(reply, chunks=dice.choice((None, 5)))
+
+
 class Ended(Exception):
     """The model's replies were unusable to the last attempt."""
 
 
-class Agent:
+class Agent(ABC):
     """A loop over one API. ``made`` are the calls that it ran."""
 
     api = ""
@@ -154,7 +163,7 @@ class Agent:
 
     def say(self, text: str) -> None:
         """Ask, and make all calls, until the answer is words. Raises `Ended`."""
-        self.add_question(text)
+        self.add([{"role": "user", "content": text}])
         for _ in range(MOST_REQUESTS):
             calls = self.answer()
             if not calls:
@@ -164,7 +173,7 @@ class Agent:
                 self.made.append((name, arguments))
                 result = run(name, arguments)
                 results.append((key, result, result.startswith("Error: ")))
-            self.add_results(results)
+            self.add(self.as_sent(results))
 
     def ask(self, body: Json, path: str = "") -> Json:
         body = body if path else {"model": "m", **body}
@@ -176,25 +185,23 @@ class Agent:
         assert status == 200, answer
         return answer
 
-    def add_question(self, text: str) -> None:
-        raise NotImplementedError
+    def add(self, parts: list[Json]) -> None:
+        self.history += parts
 
-    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def as_sent(self, results: list[tuple[str, str, bool]]) -> list[Json]:
+        """The results, each with its call's id and whether it is a failure, as this API has them."""
 
+    @abstractmethod
     def answer(self) -> list[tuple[str, str, Json]]:
         """Ask; return the calls of the answer."""
-        raise NotImplementedError
 
 
 class ChatAgent(Agent):
     api = "chat"
 
-    def add_question(self, text: str) -> None:
-        self.history.append({"role": "user", "content": text})
-
-    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
-        self.history += [
+    def as_sent(self, results: list[tuple[str, str, bool]]) -> list[Json]:
+        return [
             {"role": "tool", "tool_call_id": key, "content": text, "is_error": failed}
             for key, text, failed in results
         ]
@@ -218,11 +225,12 @@ class ResponsesAgent(Agent):
     def sent_input(self) -> Json:
         return {"input": self.history, "store": False}
 
-    def add_question(self, text: str) -> None:
-        self.new = [{"role": "user", "content": text}]
+    def add(self, parts: list[Json]) -> None:
+        super().add(parts)
+        self.new = parts
 
-    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
-        self.new = [
+    def as_sent(self, results: list[tuple[str, str, bool]]) -> list[Json]:
+        return [
             {
                 "type": "function_call_output",
                 "call_id": key,
@@ -233,7 +241,6 @@ class ResponsesAgent(Agent):
         ]
 
     def answer(self) -> list[tuple[str, str, Json]]:
-        self.history += self.new
         tools = [{"type": "function", "strict": False, **one["function"]} for one in self._tools]
         body: Json = {"instructions": "S.", "tools": [*tools, SERVER]}
         if self._runs_code:
@@ -266,15 +273,12 @@ class MessagesAgent(Agent):
     api = "messages"
     _container = ""
 
-    def add_question(self, text: str) -> None:
-        self.history.append({"role": "user", "content": text})
-
-    def add_results(self, results: list[tuple[str, str, bool]]) -> None:
+    def as_sent(self, results: list[tuple[str, str, bool]]) -> list[Json]:
         blocks = [
             {"type": "tool_result", "tool_use_id": key, "content": text, "is_error": failed}
             for key, text, failed in results
         ]
-        self.history.append({"role": "user", "content": blocks})
+        return [{"role": "user", "content": blocks}]
 
     def answer(self) -> list[tuple[str, str, Json]]:
         tools: list[Json] = [
@@ -338,6 +342,7 @@ KINDS: dict[str, tuple[Callable[[random.Random], Reply], Json, int]] = {
     "native calls": (native_reply, {"tools": "native"}, 24),
     "native calls one at a time": (native_reply, {"tools": "native", "order": "strict"}, 12),
     "cells": (cell_reply, {"max_kernels": 40}, 6),
+    "cells at two replicas": (piece_reply, {"max_kernels": 40}, 3),
 }
 """Kind -> the model's replies, settings of the proxy, and the number of conversations."""
 
@@ -347,12 +352,11 @@ def test_a_conversation_is_the_same_over_every_api(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path, kind: str
 ) -> None:
     """What the model is shown, what the client runs, what the proxy runs. Native models get the client's
-    history as it is, without their unusable replies."""
+    history as it is, without their unusable replies. At two replicas a cell may have lost its variables."""
     reply, settings, examples = KINDS[kind]
     server = HostedFunctions({name: raising(name) for name in TOOLS}, [])
     store = str(tmp_path / "store.sqlite")
     settings = {"hosted": server, "database": store, "client_keys": ",".join(KEYS), **settings}
-    # A kernel stays with its replica, and the model reads that its variables are gone.
     replicas = [start_proxy(**settings) for _ in range(1 if kind == "cells" else 2)]
 
     @hypothesis.settings(max_examples=example_count(examples))
@@ -374,7 +378,8 @@ def test_a_conversation_is_the_same_over_every_api(
             assert "native" in kind or broken_prefixes(upstream.requests) == []
             prompts = comparable([request["messages"] for request in upstream.requests])
             found.append((prompts, agent.made, sorted(server.made)))
-        for other in found[1:]:
-            assert other == found[0]
+        if kind != "cells at two replicas":
+            for other in found[1:]:
+                assert other == found[0]
 
     converse()
