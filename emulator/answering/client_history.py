@@ -100,7 +100,7 @@ class ClientHistory:
         while at >= 0 and self.messages[at].role == "tool":
             at -= 1
         others = self.messages[at].tool_calls or () if at >= 0 else ()
-        # Calls without results between them are of one answer, whoever made their ids.
+        # Calls without results between them belong to one answer, also if the upstream made their ids.
         if others and (
             not has_results or any(from_same_answer(call.id, other.id) for other in others)
         ):

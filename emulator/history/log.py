@@ -188,10 +188,10 @@ def _recalled(
     waiting: Mapping[int, SavedProgram],
 ) -> list[Message]:
     recalled: list[Message] = []
-    given: dict[str | None, int] = {}
-    """The calls whose results the last stored answer ends with, and their places in ``recalled``."""
+    last_results: dict[str | None, int] = {}
+    """The ids of the calls whose results end the last stored answer -> their places in ``recalled``."""
     for at, message in enumerate(messages):
-        if message.role == "tool" and (place := given.get(message.tool_call_id)) is not None:
+        if message.role == "tool" and (place := last_results.get(message.tool_call_id)) is not None:
             if not _same_text(recalled[place], message):
                 recalled[place] = message  # the client has edited it
             continue
@@ -199,7 +199,7 @@ def _recalled(
         if answer := answers.get(at):
             _insert(answer, recalled)
             after = range(_last_of_assistant(recalled) + 1, len(recalled))
-            given = {recalled[place].tool_call_id: place for place in after}
+            last_results = {recalled[place].tool_call_id: place for place in after}
         if (program := waiting.get(at)) is not None:
             view = replace(model_view_of(recalled[-1]), program=program)
             recalled[-1] = recalled[-1].model_copy(update={"model_view": view})

@@ -98,7 +98,7 @@ def program_reply(dice: random.Random) -> Reply:
             '{"name": "book", "arguments": {"n": 4}}',
         )
     )
-    # Whole: of a reply that is refused its model reads as much as had arrived.
+    # In one piece: of a refused reply the model is shown what had arrived, which is a matter of time.
     return Reply(text, reasoning=dice.choice(("", "", "I think.")))
 
 
@@ -148,7 +148,7 @@ class Ended(Exception):
 
 
 class Agent(ABC):
-    """A loop over one API. ``made`` are the calls that it ran."""
+    """A loop over one API. ``calls_run`` are the client's calls that it ran."""
 
     api = ""
 
@@ -158,7 +158,7 @@ class Agent(ABC):
         """The ``replicas`` answer in turns."""
         self._urls, self._key = itertools.cycle(replicas), key
         self._tools, self._runs_code = tools, runs_code
-        self.made: list[tuple[str, Json]] = []
+        self.calls_run: list[tuple[str, Json]] = []
         self.history: list[Json] = []
 
     def say(self, text: str) -> None:
@@ -170,7 +170,7 @@ class Agent(ABC):
                 return
             results = []
             for key, name, arguments in calls:
-                self.made.append((name, arguments))
+                self.calls_run.append((name, arguments))
                 result = run(name, arguments)
                 results.append((key, result, result.startswith("Error: ")))
             self.add(self.as_sent(results))
@@ -331,8 +331,8 @@ def comparable(prompts: list[list[Json]]) -> Any:
 def _with_results_in_order(messages: list[Json]) -> list[Json]:
     ordered: list[Json] = []
     for is_result, group in itertools.groupby(messages, lambda one: one["role"] == "tool"):
-        run = list(group)
-        ordered += sorted(run, key=lambda one: one["tool_call_id"]) if is_result else run
+        alike = list(group)
+        ordered += sorted(alike, key=lambda one: one["tool_call_id"]) if is_result else alike
     return ordered
 
 
@@ -377,7 +377,7 @@ def test_a_conversation_is_the_same_over_every_api(
                     agent.say(f"Question {number} of {seed}.")
             assert "native" in kind or broken_prefixes(upstream.requests) == []
             prompts = comparable([request["messages"] for request in upstream.requests])
-            found.append((prompts, agent.made, sorted(server.made)))
+            found.append((prompts, agent.calls_run, sorted(server.made)))
         if kind != "cells at two replicas":
             for other in found[1:]:
                 assert other == found[0]
