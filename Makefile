@@ -118,7 +118,7 @@ test-enterprise-gateway: env-dev env-websockets env-enterprise-gateway ## test k
 test-scale: env-scale env-kernel-gateway $(if $(ARGS),,env-enterprise-gateway) ## test several replicas behind nginx with shared storage (docs/scaling.md)
 	@export PATH=$$PATH:/usr/sbin; python=.venv-scale/bin/python; $(KERNELS) $$python -m pytest tests/scale $(ARGS); \
 	$(if $(ARGS),exit;) $(ENTERPRISE_KERNELS) $$python -m pytest tests/scale/test_replicas.py -k "containers_variables or waiting_cell or replica_is_killed"; \
-	DATABASE=postgresql $$python -m pytest tests/storage tests/responses tests/history tests/programs/test_programs.py
+	DATABASE=postgresql $$python -m pytest tests/storage tests/fronts/responses tests/history tests/programs/test_programs.py
 test-docker: env-dev env-docker env-docker-engine ## test kernels in containers of a private Docker engine (needs root)
 	@$(PY) -m tests.image.docker_engine $(PYTEST) -k "not without_a_sandbox" tests/sandbox/fences/test_docker.py tests/sandbox/test_escape.py \
 	    tests/sandbox/test_cells.py tests/interpreter/test_shell_places.py $(ARGS)

@@ -25,8 +25,8 @@ import openai
 
 from app import create_app
 from benchmarks.cases import HALVES, TOOLS, Case, Json, judge
-from emulator import logs
-from emulator.settings import Settings
+from emulator.core import logs
+from emulator.settings.settings import Settings
 from emulator.upstream import local_model
 from tests.support.serving import serve
 

@@ -32,8 +32,8 @@ from benchmarks import bfcl_truth
 from benchmarks.bfcl_styles import PROSE, STYLES, Call
 from benchmarks.bfcl_truth import Arguments, Case
 from benchmarks.report import write_section
-from emulator import logs
-from emulator.settings import Settings
+from emulator.core import logs
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve

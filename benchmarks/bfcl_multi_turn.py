@@ -35,8 +35,8 @@ import openai
 
 from app import create_app
 from benchmarks.report import write_section
-from emulator import logs
-from emulator.settings import Order, Settings
+from emulator.core import logs
+from emulator.settings.settings import Order, Settings
 from emulator.tools.problems import BindError
 from emulator.tools.toolset import Toolset
 from tests.support.scripted import Body, Reply, ScriptedUpstream

@@ -33,22 +33,22 @@ from benchmarks import bfcl_truth
 from benchmarks.bfcl_parsers import Calls, Parser, parsers, parsers_of_2024
 from benchmarks.bfcl_truth import Case
 from benchmarks.report import write_section
-from emulator import logs
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.draft import Draft
-from emulator.answering.judge import Judge
-from emulator.answering.program_runs import ProgramRuns
-from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.quotations import Quotations
-from emulator.answering.reply_program import ReplyProgram
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.verdicts import UnusableReply
-from emulator.engines import open_programs
+from emulator.conversation.call_policy import CallPolicy
+from emulator.core import logs
+from emulator.core.protocol import Message
+from emulator.interpreter.engines import open_programs
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
 from emulator.programs.run_calls import MAX_CALLS
-from emulator.protocol import Message
-from emulator.settings import Settings
+from emulator.reply.draft import Draft
+from emulator.reply.judge import Judge
+from emulator.reply.program_runs import ProgramRuns
+from emulator.reply.prose import Prose, StopFilter
+from emulator.reply.quotations import Quotations
+from emulator.reply.reply_program import ReplyProgram
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.verdicts import UnusableReply
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from emulator.cached_property import cached_property
+from emulator.core.cached_property import cached_property
 
 Json = Any
 Arguments = dict[str, Json]

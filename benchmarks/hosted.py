@@ -27,10 +27,10 @@ from mcp.server import MCPServer
 from app import create_app
 from benchmarks.report import write_section
 from benchmarks.turns import LAST_WORDS, Cost, Model, paced, prompt, tokens, written
-from emulator import logs
+from emulator.core import logs
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.mcp_servers import MCPServers
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings

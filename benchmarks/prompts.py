@@ -18,11 +18,11 @@ import urllib3
 
 from benchmarks.cases import TOOLS
 from benchmarks.report import write_section
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.profiles import choose
-from emulator.answering.prompt import instruct
 from emulator.answering.ways.way import PYTHON
-from emulator.protocol import Message
+from emulator.conversation.call_policy import CallPolicy
+from emulator.conversation.profiles import choose
+from emulator.core.protocol import Message
+from emulator.rendering.prompt import instruct
 from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
 

@@ -17,17 +17,17 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.draft import Draft
-from emulator.answering.judge import Judge
-from emulator.answering.program_runs import ProgramRuns
-from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.quotations import Quotations
-from emulator.answering.reply_program import ReplyProgram
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.reply_splitter import ReasoningStart
+from emulator.conversation.call_policy import CallPolicy
 from emulator.programs.driver import Driver
+from emulator.reading.reply_splitter import ReasoningStart
 from emulator.reading.tags import REASONING, TAGS
+from emulator.reply.draft import Draft
+from emulator.reply.judge import Judge
+from emulator.reply.program_runs import ProgramRuns
+from emulator.reply.prose import Prose, StopFilter
+from emulator.reply.quotations import Quotations
+from emulator.reply.reply_program import ReplyProgram
+from emulator.reply.reply_reader import ReplyReader
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Limits
 from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer

@@ -33,8 +33,8 @@ import openai
 from app import create_app
 from benchmarks.cases import HALVES, TOOLS, Case
 from benchmarks.validity_cases import EARLIER, RICH_CASES, RICH_TOOLS
-from emulator import logs
-from emulator.settings import Settings
+from emulator.core import logs
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
 from tests.support.serving import serve

@@ -1,7 +1,7 @@
 """What mkdocs does besides, for `make docs`: links that leave ``docs/`` lead to a copy of what they name.
 
-The pages are read on a code host too, where `../emulator/cli.py` is a file. In the site it is a page of its
-own below ``source/``, so that the site is whole without a network and `--strict` checks each link.
+The pages are read on a code host too, where `../emulator/cli/commands.py` is a file. In the site it is a page
+of its own below ``source/``, so that the site is whole without a network and `--strict` checks each link.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ def main(arguments: list[str] | None = None) -> None:
     """
     if arguments is None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    from emulator import cli
+    from emulator.cli import commands
 
-    cli.main(arguments)
+    commands.main(arguments)
 
 
 if __name__ == "__main__":

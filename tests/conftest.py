@@ -1,6 +1,6 @@
 """Fixtures: client -> proxy -> upstream, each a real thing on a loopback socket.
 
-What is slow to import (`app`, `openai`, `emulator.settings`) is imported inside the fixtures, so that the
+What is slow to import (`app`, `openai`, the settings) is imported inside the fixtures, so that the
 tests of a room that needs none of it (the sandbox, the splitter) run without.
 
 Where the variable CI is set, hypothesis tries the same examples each time (its profile of that name), so
@@ -105,7 +105,7 @@ def quiet_logs() -> Iterator[None]:
     For each test anew: one that runs a command in this process leaves logs that go to its captured stderr,
     which is closed when the next test logs.
     """
-    from emulator import logs
+    from emulator.core import logs
 
     logs.configure("warning")
     yield
@@ -130,7 +130,7 @@ def upstream(upstream_server: UpstreamServer) -> Iterator[ScriptedUpstream]:
 def open_shared_engines() -> Iterator[Callable[[Any], dict[str, Any]]]:
     """The program server and the kernels, as `create_app` takes them, by what they are made of: starting
     both for each test would cost a second."""
-    from emulator.engines import InterpreterEngines, open_programs
+    from emulator.interpreter.engines import InterpreterEngines, open_programs
 
     with ExitStack() as running:
         opened: dict[Any, Any] = {}
@@ -178,7 +178,7 @@ def start_app(
     All proxies of a test have one database and one folder of files; ``now`` is their clock.
     """
     from app import create_app
-    from emulator.settings import Settings
+    from emulator.settings.settings import Settings
 
     with ExitStack() as running:
 

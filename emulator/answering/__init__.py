@@ -1,19 +1,18 @@
-"""One answer: ask the model, read its reply, judge it, ask again if necessary.
+"""One answer: ask the model, have its reply read and judged, ask again if necessary.
 
-    ChatCompletionRequest -> AnswerRequest -> messages -> ReplyReader -> verdict -> AnswerEvents
+    AnswerRequest -> messages -> ReplyReader -> verdict -> AnswerEvents
 
-`pipeline.Pipeline` is the entrance: `read` parses a request once into an `AnswerRequest`, `answer` yields the
-events of one answer. The events go to any front (Chat Completions, Responses, Messages). Three paths:
+`pipeline.Pipeline` is the entrance: `read` parses a request once into an `AnswerRequest`, `answer` yields
+the events of one answer. The events go to any front (Chat Completions, Responses, Messages). Three paths:
 
 * relayed: nothing to emulate; `relay` passes the upstream's chunks on;
 * native: the upstream calls tools itself; `native` passes its chunks on and repairs its calls;
 * emulated: the model writes Python; `answerer` asks turn by turn. `first_turn` builds the prompt in the
-  model's way (`ways`), `reply_reader` reads one reply, `draft` runs its code (`reply_program`, `reply_cell`),
-  `turn_state` holds what later turns need, from which `new_reply` sets up the reader of the next reply.
+  model's way (`ways`), `emulator.reply` reads one reply and runs its code, `turn_state` holds what later
+  turns need, from which `new_reply` sets up the reader of the next reply.
 
-With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for the
-answer again with the results; `hosted_offer` makes functions of the tools. `emulator.history` has
-what clients do not see.
+With hosted tools `hosted_calls` goes around all three: it runs their calls (`running_calls`) and asks for
+the answer again with the results. `emulator.history` has what clients do not see.
 
 Laws:
 

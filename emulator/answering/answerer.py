@@ -22,35 +22,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emulator import metrics
-from emulator.answering.answer_request import AnswerRequest, PromptTooLong
 from emulator.answering.cell_resume import resume_cell
-from emulator.answering.deltas import read_deltas
-from emulator.answering.draft import Draft
 from emulator.answering.first_turn import first_turn
-from emulator.answering.interpreter_session import InterpreterSession
 from emulator.answering.model_habits import ModelHabits, ModelKey
 from emulator.answering.new_reply import new_reply
-from emulator.answering.profiles import reasoning_start_of
-from emulator.answering.quotations import Quotations
-from emulator.answering.recording import record_verdict
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.reply_splitter import ReasoningStart
-from emulator.answering.sandbox_errors import translate_sandbox_errors
 from emulator.answering.turn_state import TurnState
-from emulator.answering.verdicts import (
-    CellResult,
-    FinalReply,
-    UnusableReply,
-    Verdict,
-    answer_finish_reason,
-    is_truncated,
-)
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
 from emulator.answering.ways.way import PromptInputs
-from emulator.errors import ModelFailed, UpstreamFailed
-from emulator.events import (
+from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.conversation.profiles import reasoning_start_of
+from emulator.core import metrics
+from emulator.core.errors import ModelFailed, UpstreamFailed
+from emulator.core.events import (
     AnswerEvent,
     Finish,
     FinishReason,
@@ -59,6 +43,7 @@ from emulator.events import (
     Usage,
 )
 from emulator.history import ModelView, dialect_of, model_view_of, uses_label
+from emulator.interpreter.interpreter_session import InterpreterSession
 from emulator.programs.basis import Basis, question_digest
 from emulator.programs.call_history import is_superseded, last_result
 from emulator.programs.driver import Driver
@@ -74,8 +59,23 @@ from emulator.programs.ended import (
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
 from emulator.programs.resume import ContinuedProgram, resume
+from emulator.programs.sandbox_errors import translate_sandbox_errors
 from emulator.programs.saved import SavedProgram
-from emulator.settings import Settings
+from emulator.reading.reply_splitter import ReasoningStart
+from emulator.reply.deltas import read_deltas
+from emulator.reply.draft import Draft
+from emulator.reply.quotations import Quotations
+from emulator.reply.recording import record_verdict
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.verdicts import (
+    CellResult,
+    FinalReply,
+    UnusableReply,
+    Verdict,
+    answer_finish_reason,
+    is_truncated,
+)
+from emulator.settings.settings import Settings
 from emulator.upstream.failures import CONTEXT_CODE
 from emulator.upstream.interface import MAX_REPLY_CHARS
 from emulator.upstream.metering import estimate_tokens

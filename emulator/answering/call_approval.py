@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from emulator import traces
-from emulator.events import new_id
+from emulator.core.events import new_id
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.pending_approval import DISCONNECTED

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from emulator import traces
-from emulator.answering.interpreter_session import InterpreterSession
-from emulator.answering.reply_cell import PREFIX, run_events
-from emulator.answering.verdicts import CellResult, FinalReply
-from emulator.events import (
+from emulator.core.events import (
     AnswerEvent,
     CodeComplete,
     CodeDelta,
     CodeStarted,
     ToolCall,
 )
+from emulator.core.protocol import Message
 from emulator.history import model_view_of
 from emulator.interpreter.interpreter import WaitingCell
+from emulator.interpreter.interpreter_session import InterpreterSession
 from emulator.programs.basis import what_changed
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
@@ -35,7 +34,8 @@ from emulator.programs.call_history import (
 from emulator.programs.ended import EndedProgram
 from emulator.programs.failures import Failure
 from emulator.programs.saved import parse_result, report_dropped
-from emulator.protocol import Message
+from emulator.reply.reply_cell import PREFIX, run_events
+from emulator.reply.verdicts import CellResult, FinalReply
 from emulator.tools.toolset import Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.engine import failed_result

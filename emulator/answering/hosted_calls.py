@@ -25,14 +25,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from emulator.answering.answer_request import AnswerRequest
 from emulator.answering.call_approval import approved_first
 from emulator.answering.hosted_round import Round, result_message, visible_messages
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.running_calls import RunningCalls
-from emulator.answering.usage_counter import total_usage
-from emulator.client_disconnect import stop_on_disconnect
-from emulator.events import (
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     ArgumentsDelta,
@@ -50,13 +49,14 @@ from emulator.events import (
     Usage,
     new_id,
 )
+from emulator.core.protocol import HistoryCall, Message
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 from emulator.interpreter.approvals import Approvals
 from emulator.programs.call_history import parsed_call
 from emulator.programs.ended import with_finished_program
 from emulator.programs.failures import NOT_APPROVED
-from emulator.protocol import HistoryCall, Message
 from emulator.tools.toolset import BindError
+from emulator.upstream.usage_counter import total_usage
 
 _MAX_CALLS = 128
 """Of one answer."""

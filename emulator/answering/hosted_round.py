@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator import json_codec
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.prompt import cell_history
-from emulator.events import (
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.core import json_codec
+from emulator.core.events import (
     AnswerEvent,
     CodeComplete,
     CodeFinished,
@@ -23,9 +22,10 @@ from emulator.events import (
     ToolCall,
     Usage,
 )
+from emulator.core.protocol import HistoryCall, HistoryProgram, Message
 from emulator.history import ModelView
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.protocol import HistoryCall, HistoryProgram, Message
+from emulator.rendering.prompt import cell_history
 
 
 @dataclass

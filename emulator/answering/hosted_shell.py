@@ -14,17 +14,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from emulator import client_disconnect, json_codec
-from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.container_choice import AutoContainer
-from emulator.answering.interpreter_session import reuse_or_create
-from emulator.errors import BadRequest, EmulatorError
+from emulator.conversation.call_policy import INTERPRETER
+from emulator.core import client_disconnect, json_codec
+from emulator.core.errors import BadRequest, EmulatorError
+from emulator.core.protocol import ChatCompletionRequest, validated
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ToolResolver
+from emulator.interpreter.container_choice import AutoContainer
 from emulator.interpreter.execution import MAX_MODEL_CHARS
 from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.interpreter_session import reuse_or_create
 from emulator.interpreter.shell import CommandOutput, run_command
-from emulator.protocol import ChatCompletionRequest, validated
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 
 SHELL = "shell"

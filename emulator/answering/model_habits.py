@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Collection
 
-from emulator.answering.reply_splitter import ReasoningStart
+from emulator.reading.reply_splitter import ReasoningStart
 
 _MAX_KEYS = 256
 _FIRM_AFTER = 4

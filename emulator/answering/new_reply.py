@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.draft import Draft
-from emulator.answering.judge import Judge
-from emulator.answering.program_runs import ProgramRuns
-from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.reply_cell import ReplyCell
-from emulator.answering.reply_program import ReplyProgram
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.reply_splitter import ReasoningStart
-from emulator.answering.shown_program import Seal, ShownProgram
 from emulator.answering.turn_state import TurnState
+from emulator.conversation.answer_request import AnswerRequest
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import repeated_calls
+from emulator.reading.reply_splitter import ReasoningStart
+from emulator.reply.draft import Draft
+from emulator.reply.judge import Judge
+from emulator.reply.program_runs import ProgramRuns
+from emulator.reply.prose import Prose, StopFilter
+from emulator.reply.reply_cell import ReplyCell
+from emulator.reply.reply_program import ReplyProgram
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.shown_program import Seal, ShownProgram
 
 
 def new_reply(

@@ -17,34 +17,29 @@ from itertools import takewhile
 
 import structlog
 
-from emulator import metrics, traces
-from emulator.answering.answer_request import AnswerRequest, PromptTooLong, read_request
+from emulator import traces
 from emulator.answering.answerer import Answerer
-from emulator.answering.billing_line import without_billing_lines
-from emulator.answering.call_policy import INTERPRETER
-from emulator.answering.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
-from emulator.answering.hosted_offer import (
-    is_hosted,
-    offer_hosted_tools,
-    with_notice,
-    with_offered_names,
-)
 from emulator.answering.hosted_round import Round, visible_messages
-from emulator.answering.interpreter_session import (
-    InterpreterSession,
-    linked_containers,
-    open_session,
-)
 from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.ways.way import PromptInputs
-from emulator.database import Documents
-from emulator.errors import BadRequest, UpstreamFailed
-from emulator.events import (
+from emulator.conversation.answer_request import AnswerRequest, PromptTooLong, read_request
+from emulator.conversation.billing_line import without_billing_lines
+from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
+from emulator.conversation.hosted_offer import (
+    is_hosted,
+    offer_hosted_tools,
+    with_notice,
+    with_offered_names,
+)
+from emulator.core import metrics
+from emulator.core.errors import BadRequest, UpstreamFailed
+from emulator.core.events import (
     AnswerEvent,
     Finish,
     ModelViewReport,
@@ -52,15 +47,21 @@ from emulator.events import (
     RelayedChunk,
     UpstreamAccepted,
 )
+from emulator.core.protocol import ChatCompletionRequest
+from emulator.database import Documents
 from emulator.history import History, recall
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
 from emulator.interpreter.interpreter import Interpreter
+from emulator.interpreter.interpreter_session import (
+    InterpreterSession,
+    linked_containers,
+    open_session,
+)
 from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Order, Settings
+from emulator.settings.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.traces.trace import Mode
 from emulator.upstream.metering import estimate_tokens

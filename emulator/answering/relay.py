@@ -9,16 +9,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from emulator import json_codec
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.call_policy import NO_TOOLS
-from emulator.answering.native.call_assembly import CallAssembler, CallFragments
-from emulator.answering.program_transcript import model_history
-from emulator.answering.prose import StopFilter
-from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.verdicts import answer_finish_reason
-from emulator.errors import UpstreamFailed
-from emulator.events import (
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.conversation.call_policy import NO_TOOLS
+from emulator.core import json_codec
+from emulator.core.errors import UpstreamFailed
+from emulator.core.events import (
     AnswerEvent,
     ContentDelta,
     Finish,
@@ -32,9 +27,14 @@ from emulator.events import (
 )
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
+from emulator.rendering.program_transcript import model_history
+from emulator.reply.call_assembly import CallAssembler, CallFragments
+from emulator.reply.prose import StopFilter
+from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
 from emulator.upstream.interface import MAX_REPLY_CHARS
 from emulator.upstream.upstreams import AnswerUpstream
+from emulator.upstream.usage_counter import UsageCounter
 
 _OUTPUT = ("content", "reasoning_content", "reasoning", "refusal", "audio", "images")
 

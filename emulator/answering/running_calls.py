@@ -9,10 +9,11 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from emulator import metrics, traces
-from emulator.client_disconnect import has_disconnected
-from emulator.errors import ClientDisconnected
-from emulator.events import AnswerEvent, HostedCallFinished, HostedCallStarted, ToolCall
+from emulator import traces
+from emulator.core import metrics
+from emulator.core.client_disconnect import has_disconnected
+from emulator.core.errors import ClientDisconnected
+from emulator.core.events import AnswerEvent, HostedCallFinished, HostedCallStarted, ToolCall
 from emulator.history import History
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import structlog
 
-from emulator.answering.transcript import render
-from emulator.answering.usage_counter import total_usage
-from emulator.errors import EmulatorError, ModelFailed
-from emulator.events import AnswerEvent, ContentDelta, Finish, Summary, UpstreamAccepted, Usage
-from emulator.protocol import Message
+from emulator.core.errors import EmulatorError, ModelFailed
+from emulator.core.events import AnswerEvent, ContentDelta, Finish, Summary, UpstreamAccepted, Usage
+from emulator.core.protocol import Message
+from emulator.rendering.transcript import render
+from emulator.upstream.usage_counter import total_usage
 
 log = structlog.get_logger()
 

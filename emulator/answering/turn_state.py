@@ -19,22 +19,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.draft import Draft
-from emulator.answering.interpreter_session import InterpreterSession
-from emulator.answering.prompt import cell_messages
-from emulator.answering.quotations import Quotations
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.transcript import ModelMessage
-from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.verdicts import CellResult, Fault, UnusableReply
 from emulator.answering.ways.way import PYTHON, Way
-from emulator.errors import ModelFailed
-from emulator.events import Usage
+from emulator.conversation.call_policy import CallPolicy
+from emulator.core.errors import ModelFailed
+from emulator.core.events import Usage
+from emulator.interpreter.interpreter_session import InterpreterSession
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import render
-from emulator.settings import Settings
+from emulator.rendering.prompt import cell_messages
+from emulator.rendering.transcript import ModelMessage
+from emulator.reply.draft import Draft
+from emulator.reply.quotations import Quotations
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.verdicts import CellResult, Fault, UnusableReply
+from emulator.settings.settings import Settings
 from emulator.upstream.interface import MAX_REPLY_CHARS
+from emulator.upstream.usage_counter import UsageCounter
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from emulator.errors import StoreUnavailable
+from emulator.core.errors import StoreUnavailable
 
 SECONDS = 1.0
 """The longest wait for a connection, or for another writer."""

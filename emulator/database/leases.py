@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 import structlog
 
-from emulator.client_disconnect import has_disconnected
+from emulator.core.client_disconnect import has_disconnected
 from emulator.database.database import Database, DatabaseFailed
 
 log = structlog.get_logger()

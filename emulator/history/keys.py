@@ -15,9 +15,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from emulator import json_codec
+from emulator.core import json_codec
+from emulator.core.protocol import Message
 from emulator.programs.call_history import last_result, parsed_call
-from emulator.protocol import Message
 
 _FILE_LINK = re.compile(r"!?\[[\w ._-]*\]\([^\s()]*/v1/containers/\w+/files/\w+/content\)")
 """A link to a file of a cell, which the chat front adds to the words of an answer (`CodeAsText.links`)."""

@@ -21,14 +21,14 @@ from typing import Any
 
 import structlog
 
-from emulator import json_codec
+from emulator.core import json_codec
+from emulator.core.errors import StoreUnavailable
+from emulator.core.protocol import ChatCompletionRequest, Message
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
-from emulator.errors import StoreUnavailable
 from emulator.history.keys import Keys, Walk
 from emulator.history.model_view import ModelView, model_view_of
 from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.programs.saved import SavedProgram
-from emulator.protocol import ChatCompletionRequest, Message
 
 log = structlog.get_logger()
 

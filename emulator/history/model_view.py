@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
+from emulator.core.protocol import Message
 from emulator.programs.basis import Basis
 from emulator.programs.ended import EndedProgram
 from emulator.programs.saved import SavedProgram
-from emulator.protocol import Message
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from emulator.addresses import origin
-from emulator.mcp_settings import MCPServerRow
-from emulator.redaction import redactor
+from emulator.core.addresses import origin
+from emulator.settings.mcp_settings import MCPServerRow
+from emulator.settings.redaction import redactor
 
 Pairs = tuple[tuple[str, str], ...]
 

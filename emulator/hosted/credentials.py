@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from emulator import json_codec
+from emulator.core import json_codec
 
 HIDDEN = "<redacted>"
 

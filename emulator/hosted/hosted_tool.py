@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from emulator.events import HostedKind
-from emulator.protocol import ChatCompletionRequest
+from emulator.core.events import HostedKind
+from emulator.core.protocol import ChatCompletionRequest
 
 IMAGE = "[an image]"
 """An image of a result in APIs that have only text for it."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator import json_codec
-from emulator.cached_property import cached_property
+from emulator.core import json_codec
+from emulator.core.cached_property import cached_property
 from emulator.tools.schema import SchemaError, guard
 from emulator.tools.tool_items import read_item
 

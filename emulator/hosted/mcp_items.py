@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints
 
-from emulator.client_keys import grant_of
-from emulator.errors import BadRequest
+from emulator.core.client_keys import grant_of
+from emulator.core.errors import BadRequest
+from emulator.core.protocol import validated
 from emulator.hosted.address import ServerAddress, address_of, is_allowed_host, with_token
-from emulator.mcp_settings import (
+from emulator.settings.mcp_settings import (
     AllowedTools,
     RequireApproval,
     check_header,
@@ -24,8 +25,7 @@ from emulator.mcp_settings import (
     needs_approval,
     uses_hints,
 )
-from emulator.protocol import validated
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 
 MAX_SERVERS = 32
 

@@ -10,15 +10,15 @@ from functools import partial
 import structlog
 
 from emulator import traces
-from emulator.client_disconnect import stop_on_disconnect
-from emulator.errors import ClientDisconnected, FailedDependency
+from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.errors import ClientDisconnected, FailedDependency
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.address import ServerFailed, ServerRefused
 from emulator.hosted.hosted_tool import HostedTool, HostedTools, ServerListing
 from emulator.hosted.listing import Listing, function, hints
 from emulator.hosted.mcp_items import OfferedServer, offered_servers
 from emulator.hosted.sessions import Sessions
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from emulator.hosted.listing import Listing, function, hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.mcp_servers import explained
 from emulator.hosted.sessions import Sessions
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 from sandbox.report import Check
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.hosted_tool import HostedTools
 from emulator.hosted.mcp_servers import MCPServers
 from emulator.hosted.sessions import Sessions
 from emulator.hosted.web_search import WebSearch
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 
 
 class HostedRoom:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from emulator.addresses import split_url
+from emulator.core.addresses import split_url
 
 _MAX_TEXT = 1_000
 """Characters of a title, or of the snippet of one page."""

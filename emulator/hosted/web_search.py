@@ -16,15 +16,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from emulator.errors import BadRequest
+from emulator.core.errors import BadRequest
+from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
 from emulator.hosted.mcp_items import operators_server
 from emulator.hosted.search_results import FoundPage, found_page, is_in_domains, result_text
 from emulator.hosted.sessions import Sessions
-from emulator.protocol import ChatCompletionRequest, ToolChoice, validated
-from emulator.redaction import redactor
-from emulator.settings import Settings
-from emulator.web_search_settings import WebSearchTable
+from emulator.settings.redaction import redactor
+from emulator.settings.settings import Settings
+from emulator.settings.web_search_settings import WebSearchTable
 
 NAME = "web_search"
 _TYPE = re.compile(r"web_search(_preview)?(_20[\d_]+)?")

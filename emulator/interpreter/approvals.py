@@ -18,8 +18,8 @@ from contextlib import suppress
 import structlog
 
 from emulator import traces
+from emulator.core.errors import ExecutionDelayed, ExecutionFailed, NotFound
 from emulator.database import DatabaseFailed
-from emulator.errors import ExecutionDelayed, ExecutionFailed, NotFound
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 

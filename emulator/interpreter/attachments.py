@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, BinaryIO
 
-from emulator.errors import BadRequest
-from emulator.protocol import Message
+from emulator.core.errors import BadRequest
+from emulator.core.protocol import Message
 from emulator.storage.container_files import ROOT
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers

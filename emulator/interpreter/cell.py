@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from emulator.events import CreatedFile, Image, Logs, cell_call_id
+from emulator.core.events import CreatedFile, Image, Logs, cell_call_id
 from emulator.interpreter.execution import Execution, Status, Transcript
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import Call
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.toolset import BindError, Problem, Toolset
 from sandbox.engine import Finished, Paused, Step
 from sandbox.errors import ProgramFailed, SandboxDied, SandboxLimit, SandboxTimeout

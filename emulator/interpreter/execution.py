@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from emulator.events import CreatedFile, Image, Logs
+from emulator.core.events import CreatedFile, Image, Logs
 from sandbox.outputs import Displayed, Output, Printed, Truncated
 
 MAX_MODEL_CHARS = 12_000

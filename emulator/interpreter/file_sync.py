@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from emulator.errors import EmulatorError
-from emulator.events import CreatedFile
+from emulator.core.errors import EmulatorError
+from emulator.core.events import CreatedFile
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from sandbox.kernel.notebook import KernelFile, KernelFileError, Notebook

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from emulator import metrics
-from emulator.client_disconnect import stop_on_disconnect
+from emulator.core import metrics
+from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.events import CreatedFile, Image, Logs, new_id
 from emulator.database import Database, Leases
-from emulator.events import CreatedFile, Image, Logs, new_id
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
@@ -33,7 +33,7 @@ from emulator.interpreter.libraries import LIBRARIES
 from emulator.interpreter.pending_approval import DISCONNECTED, ApprovalDecision, PendingApproval
 from emulator.interpreter.shared_kernels import SharedKernels
 from emulator.programs.program import Call
-from emulator.settings import Order, Settings
+from emulator.settings.settings import Order, Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset

@@ -18,7 +18,7 @@ import structlog
 from emulator.database import MAX_VALUE_BYTES, Database, Documents
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.file_sync import SyncedFiles
-from emulator.settings import MemoryLimit
+from emulator.settings.settings import MemoryLimit
 from sandbox.kernel.connection import ParkedSession
 
 log = structlog.get_logger()

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from emulator.client_disconnect import acquire_for_client
+from emulator.core.client_disconnect import acquire_for_client
+from emulator.core.errors import ExecutionDelayed, ExecutionFailed
 from emulator.database import DatabaseFailed, LeaseTaken
-from emulator.errors import ExecutionDelayed, ExecutionFailed
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
 from emulator.interpreter.file_sync import FileSync
 from emulator.interpreter.kernel_records import KernelRecord
 from emulator.interpreter.shared_kernels import SharedKernels
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
 from emulator.tools.toolset import Toolset

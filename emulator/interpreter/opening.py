@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from emulator.database import Database, Leases
-from emulator.engines import InterpreterEngines
+from emulator.interpreter.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.sweeper import Sweeper

@@ -30,7 +30,7 @@ from emulator.database import Database, DatabaseFailed, Lease, Leases, LeaseTake
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
 from emulator.interpreter.kernel_records import KernelRecord, KernelRecords, KernelSlots
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
 from sandbox.kernel.connection import ParkedSession

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator import json_codec
+from emulator.core import json_codec
+from emulator.core.protocol import Message
 from emulator.programs.call_history import (
     call_positions,
     is_superseded,
@@ -21,7 +22,6 @@ from emulator.programs.call_history import (
 )
 from emulator.programs.program import Call
 from emulator.programs.saved import parse_result
-from emulator.protocol import Message
 from emulator.tools.toolset import Toolset
 
 

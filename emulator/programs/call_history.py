@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from emulator import json_codec
+from emulator.core import json_codec
+from emulator.core.protocol import FunctionCall, Message
 from emulator.programs.failures import Failure, failure_of
 from emulator.programs.program import Call
 from emulator.programs.saved import parse_result
-from emulator.protocol import FunctionCall, Message
 from emulator.tools import expansion
 from emulator.tools.schema import Definitions, Schema
 from emulator.tools.toolset import Toolset

@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from emulator import metrics, traces
-from emulator.client_disconnect import stop_on_disconnect
+from emulator import traces
+from emulator.core import metrics
+from emulator.core.client_disconnect import stop_on_disconnect
 from emulator.programs.open_run import OpenRun
 from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import CallRecord, Outcome, Program
 from emulator.programs.run import ProgramRun
 from emulator.programs.run_calls import CallRequest, RunCalls, RunRules
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
 

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from emulator.events import ProgramFinished, program_id
+from emulator.core.events import ProgramFinished, program_id
+from emulator.core.protocol import ChatCompletionRequest, Message
 from emulator.programs.basis import result_digest
 from emulator.programs.call_history import call_positions, results_of
 from emulator.programs.direct_calls import direct_call_ids
 from emulator.programs.program import Outcome, Program
-from emulator.protocol import ChatCompletionRequest, Message
 from emulator.tools.toolset import Toolset
 
 

@@ -17,12 +17,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from emulator.core.events import program_id
+from emulator.core.protocol import HistoryCall, Message
 from emulator.database import MAX_VALUE_BYTES
-from emulator.events import program_id
 from emulator.programs.call_history import is_superseded, parsed_call
 from emulator.programs.program import Call, CallRecord
 from emulator.programs.saved import SavedProgram, report_dropped
-from emulator.protocol import HistoryCall, Message
 
 _MAC_BYTES = 32
 

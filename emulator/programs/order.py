@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.effects import Effect
 from emulator.tools.tool import Tool
 

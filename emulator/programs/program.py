@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emulator.cached_property import cached_property
-from emulator.events import ToolKind
+from emulator.core.cached_property import cached_property
+from emulator.core.events import ToolKind
 from emulator.programs.failures import Failure
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.readers import LiteralCall, Statement

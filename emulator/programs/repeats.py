@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from emulator.core.protocol import FunctionCall, Message
 from emulator.programs.call_history import parsed_call, results_of
 from emulator.programs.program import Call
-from emulator.protocol import FunctionCall, Message
 
 #: So many messages with the same call and the same result are a loop.
 MAX_REPEATS = 2

@@ -37,7 +37,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emulator import traces
-from emulator.events import ToolCall, call_id, program_id
+from emulator.core.events import ToolCall, call_id, program_id
+from emulator.core.protocol import Message
 from emulator.programs.basis import Basis, result_digest, what_changed
 from emulator.programs.call_history import (
     MAX_UNANSWERED_ROUNDS,
@@ -58,7 +59,6 @@ from emulator.programs.program import (
     ReplayDiverged,
 )
 from emulator.programs.saved import SavedProgram, report_dropped, with_result
-from emulator.protocol import Message
 from emulator.reading.diagnostics import render
 from emulator.tools.toolset import BindError, Toolset
 from emulator.traces import RecordedCall, ResumedProgram

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from emulator import json_codec
+from emulator.core import json_codec
 from emulator.programs.direct_calls import DirectCalls
 from emulator.programs.failures import Failure
 from emulator.programs.order import PendingCalls
@@ -34,7 +34,7 @@ from emulator.programs.program import (
     ProgramRejected,
     ReplayDiverged,
 )
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.effects import Effect
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset

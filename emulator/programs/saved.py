@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
-from emulator import json_codec, metrics
-from emulator.events import ToolCall
+from emulator.core import json_codec, metrics
+from emulator.core.events import ToolCall
 from emulator.programs.failures import Failure
 from emulator.programs.program import Call, CallRecord, Program
 from emulator.reading.readers import Statement

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from emulator.command_tools import COMMAND_PARAMETERS
+from emulator.core.command_tools import COMMAND_PARAMETERS
 from emulator.reading.statements import LiteralCall, Statement, unreadable
 from emulator.reading.tool_names import ToolNames
 from sandbox.parsing import literal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from emulator.cached_property import cached_property
+from emulator.core.cached_property import cached_property
 from emulator.reading.calls import JSON
 from emulator.reading.elements import Elements
 from emulator.reading.loose_json import values

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from emulator.command_tools import COMMAND_PARAMETERS
+from emulator.core.command_tools import COMMAND_PARAMETERS
 from emulator.reading.calls import JSON, find_calls
 from emulator.reading.elements import PREFIX, SUFFIX
 from emulator.reading.markup_arguments import MARK, parse_children, parse_gemma, parse_marked

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from emulator.command_tools import COMMAND_PARAMETERS
+from emulator.core.command_tools import COMMAND_PARAMETERS
 from emulator.reading.bare_code import may_be_code
 from emulator.reading.calls import CALLS_KEYS, NAME_KEYS
 from emulator.reading.events import Verdict

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
-from emulator.command_tools import COMMAND_TOOLS
+from emulator.core.command_tools import COMMAND_TOOLS
 from emulator.reading.argument_scan import ArgumentScan
 from emulator.reading.events import Verdict
 from emulator.reading.lexing import PythonScan

@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from emulator.cached_property import cached_property
-from emulator.command_tools import COMMAND_TOOLS, PATCH_TOOL
+from emulator.core.cached_property import cached_property
+from emulator.core.command_tools import COMMAND_TOOLS, PATCH_TOOL
+from emulator.core.spellings import NAMESPACES, Spellings
 from emulator.reading.lexing import outside_strings_only
-from emulator.spellings import NAMESPACES, Spellings
 
 #: A name as models write it: with dots, hyphens and Markdown's backslashes.
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")

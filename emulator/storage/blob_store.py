@@ -25,11 +25,11 @@ from typing import IO, BinaryIO
 
 import structlog
 
+from emulator.core.errors import FileStoreUnavailable, StorageFailed
 from emulator.database import Database, DatabaseFailed, Rows
 from emulator.database.database import Queries
 from emulator.database.opening import fact
 from emulator.database.postgres import Postgres
-from emulator.errors import FileStoreUnavailable, StorageFailed
 from emulator.storage import version_1
 from emulator.storage.contents import Contents, FolderContents, SizeCheck
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from emulator.client_keys import grant_of
+from emulator.core.client_keys import grant_of
+from emulator.core.errors import InsufficientQuota, RateLimited
 from emulator.database.counters import Counters
-from emulator.errors import InsufficientQuota, RateLimited
 
 _SECONDS = {"minute": 60, "day": 86_400}
 

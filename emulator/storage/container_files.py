@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from emulator.core.errors import BadRequest, NotFound, TooLarge
 from emulator.database.database import Queries
-from emulator.errors import BadRequest, NotFound, TooLarge
 from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore, Content, ContentRows
 from emulator.storage.files import check_name
 

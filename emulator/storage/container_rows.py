@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from emulator.core.errors import NotFound
 from emulator.database.database import Queries
-from emulator.errors import NotFound
-from emulator.settings import MemoryLimit
+from emulator.settings.settings import MemoryLimit
 
 REMEMBERED_SECONDS = 86_400
 """An expired container is still listed this long."""

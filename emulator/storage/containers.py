@@ -13,9 +13,9 @@ from typing import IO, BinaryIO
 
 import structlog
 
+from emulator.core.errors import BadRequest, StorageFailed
 from emulator.database.database import Queries
-from emulator.errors import BadRequest, StorageFailed
-from emulator.settings import MemoryLimit, Settings
+from emulator.settings.settings import MemoryLimit, Settings
 from emulator.storage import container_files, container_rows
 from emulator.storage.blob_store import BlobStore, Content, ContentRows
 from emulator.storage.container_files import (

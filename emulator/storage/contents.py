@@ -17,7 +17,7 @@ from typing import IO, BinaryIO, Protocol
 
 import structlog
 
-from emulator.errors import StorageFailed
+from emulator.core.errors import StorageFailed
 
 log = structlog.get_logger()
 

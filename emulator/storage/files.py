@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
+from emulator.core.errors import BadRequest, NotFound, TooLarge
 from emulator.database.database import Queries
-from emulator.errors import BadRequest, NotFound, TooLarge
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.blob_store import CONTENT_COLUMN, BlobStore
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")

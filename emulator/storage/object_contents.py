@@ -14,7 +14,7 @@ from typing import IO, Any, BinaryIO, cast
 
 import structlog
 
-from emulator.errors import FileStoreUnavailable, StorageFailed
+from emulator.core.errors import FileStoreUnavailable, StorageFailed
 from emulator.storage.contents import PIECE_BYTES, SizeCheck, StoredContent
 
 log = structlog.get_logger()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emulator.errors import BadRequest
+from emulator.core.errors import BadRequest
 
 MAX_ITEMS = 100
 """Items on a page."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from emulator.errors import EmulatorError
+from emulator.core.errors import EmulatorError
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from emulator import json_codec
+from emulator.core import json_codec
 from emulator.database import Database, Documents
 from emulator.database.database import Rows
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from emulator.command_tools import COMMAND_PARAMETERS, COMMAND_TOOLS
+from emulator.core.command_tools import COMMAND_PARAMETERS, COMMAND_TOOLS
 from emulator.tools.coercion import Coercion
 from emulator.tools.diagnosis import Diagnosis
 from emulator.tools.expanded_schema import ExpandedSchema

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.cached_property import cached_property
+from emulator.core.cached_property import cached_property
 from emulator.tools.schema import Definitions, Schema, reference
 from emulator.tools.validator import matcher
 

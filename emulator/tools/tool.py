@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 import jsonschema_rs
 
-from emulator.cached_property import cached_property
-from emulator.events import ToolKind
+from emulator.core.cached_property import cached_property
+from emulator.core.events import ToolKind
 from emulator.tools import expansion
 from emulator.tools.effects import Effect
 from emulator.tools.lark_grammar import LarkGrammar

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from emulator import json_codec
-from emulator.cached_property import cached_property
-from emulator.spellings import Spellings
+from emulator.core import json_codec
+from emulator.core.cached_property import cached_property
+from emulator.core.spellings import Spellings
 from emulator.tools import binding, codegen, constructors, names, stubs
 from emulator.tools.problems import BindError, Problem
 from emulator.tools.schema import SchemaError, guard, kind_of

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from emulator.client_disconnect import has_disconnected
-from emulator.errors import EmulatorError
-from emulator.events import (
+from emulator.core.client_disconnect import has_disconnected
+from emulator.core.errors import EmulatorError
+from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     CodeFinished,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from emulator import json_codec
+from emulator.core import json_codec
 from emulator.database import Database, Rows
 from emulator.traces.listing import TracePage, select_page
 from emulator.traces.related import RelatedRequests, find_related

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.events import ToolCall
-from emulator.fronts import front_of
+from emulator.core.events import ToolCall
+from emulator.core.front_paths import front_of
 from emulator.traces.trace import RelayedCall, State, Trace
 
 _MAX_CHARS = 500

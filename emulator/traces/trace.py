@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from emulator.errors import ClientDisconnected
-from emulator.events import CodeFinished, ToolCall
+from emulator.core.errors import ClientDisconnected
+from emulator.core.events import CodeFinished, ToolCall
 
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer consists of calls; ``left``: the client disconnected first."""

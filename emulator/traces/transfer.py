@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from emulator import json_codec
+from emulator.core import json_codec
 from emulator.traces.trace import Trace, Turn, WireLog
 
 _OMITTED = ("body", "propagated", "records_wire")

@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Callable
 
-from emulator.errors import UpstreamFailed
+from emulator.core.errors import UpstreamFailed
 
 _DOWN = (502, 503, 504)
 _SECONDS = 5.0

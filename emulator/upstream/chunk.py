@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from emulator import json_codec
-from emulator.errors import UpstreamFailed
-from emulator.events import new_id
+from emulator.core import json_codec
+from emulator.core.errors import UpstreamFailed
+from emulator.core.events import new_id
 from emulator.upstream.failures import QUOTED, quote, recognize_context_error
 from emulator.upstream.interface import Chunk, Received
 

@@ -22,11 +22,12 @@ from openai.types import Model
 from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
-from emulator import addresses, json_codec, metrics, traces
-from emulator.client_disconnect import stop_on_disconnect
-from emulator.errors import UpstreamFailed
-from emulator.redaction import redactor
-from emulator.settings import Settings
+from emulator import traces
+from emulator.core import addresses, json_codec, metrics
+from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.errors import UpstreamFailed
+from emulator.settings.redaction import redactor
+from emulator.settings.settings import Settings
 from emulator.upstream import loops
 from emulator.upstream.chunk import ChunkReader
 from emulator.upstream.failures import (

@@ -33,7 +33,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util.wait import wait_for_write
 
-from emulator.client_disconnect import has_disconnected, stop_on_disconnect
+from emulator.core.client_disconnect import has_disconnected, stop_on_disconnect
 from emulator.upstream.chunked import BadChunk, ChunkedDecoder
 
 READ_SIZE = 64 * 1024

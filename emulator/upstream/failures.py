@@ -23,9 +23,9 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from emulator import json_codec, metrics
-from emulator.client_disconnect import has_disconnected
-from emulator.errors import UpstreamFailed
+from emulator.core import json_codec, metrics
+from emulator.core.client_disconnect import has_disconnected
+from emulator.core.errors import UpstreamFailed
 
 RETRY_ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")
 _MAX_QUOTED = 500

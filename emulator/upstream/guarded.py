@@ -20,9 +20,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from emulator.client_disconnect import acquire_for_client, has_disconnected, stop_on_disconnect
-from emulator.errors import UpstreamFailed
-from emulator.settings import Settings
+from emulator.core.client_disconnect import acquire_for_client, has_disconnected, stop_on_disconnect
+from emulator.core.errors import UpstreamFailed
+from emulator.settings.settings import Settings
 from emulator.upstream.breaker import Breaker, Breakers
 from emulator.upstream.failures import count_failure
 from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from urllib3.exceptions import HTTPError
 
-from emulator.client_disconnect import stop_on_disconnect
-from emulator.errors import UpstreamFailed
+from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.errors import UpstreamFailed
 from emulator.upstream.failures import broken_response
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ MAX_REPLY_CHARS = 2**20
 class UpstreamReply(ABC):
     """A context manager that closes the connection. Iterate it for chunks.
 
-    When the client disconnects (`emulator.client_disconnect`), the connection ends immediately.
+    When the client disconnects (`emulator.core.client_disconnect`), the connection ends immediately.
     """
 
     headers: Mapping[str, str] = {}

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emulator import metrics, traces
-from emulator.errors import UpstreamFailed
+from emulator import traces
+from emulator.core import metrics
+from emulator.core.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import Messages, PassedOnResponse, Received, UpstreamReply
 

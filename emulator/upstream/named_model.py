@@ -18,9 +18,9 @@ from email.utils import collapse_rfc2231_value
 from urllib3.fields import RequestField
 from urllib3.filepost import encode_multipart_formdata
 
-from emulator import json_codec
-from emulator.controls import CONTROLS
-from emulator.errors import BadRequest
+from emulator.core import json_codec
+from emulator.core.controls import CONTROLS
+from emulator.core.errors import BadRequest
 
 _BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})"?', re.IGNORECASE)
 _UNSAFE = re.compile(rf'[{CONTROLS}\\";=%]')

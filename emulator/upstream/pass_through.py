@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode
 
-from emulator.errors import BadRequest, UpstreamFailed
+from emulator.core.errors import BadRequest, UpstreamFailed
 
 SENT_HEADERS = ("accept", "content-type")
 RETURNED_HEADERS = (

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl
 
-from emulator.client_keys import Grant
-from emulator.errors import Forbidden
+from emulator.core.client_keys import Grant
+from emulator.core.errors import Forbidden
 from emulator.upstream.named_model import BodyModel
 
 _MODEL_FIELDS = frozenset(

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import structlog
 
-from emulator import addresses
-from emulator.errors import UpstreamFailed
-from emulator.settings import Settings
+from emulator.core import addresses
+from emulator.core.errors import UpstreamFailed
+from emulator.settings.settings import Settings
 from emulator.upstream.routes import Target
 from emulator.upstream.servers import (
     UNKNOWN,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from emulator.errors import UpstreamFailed
+from emulator.core.errors import UpstreamFailed
 
 MAX_WAIT = 60.0
 """Seconds. If an upstream advises a longer pause, its client gets the error instead."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from emulator.addresses import origin
-from emulator.errors import NotFound
-from emulator.settings import Settings
-from emulator.upstream_settings import UpstreamRow
+from emulator.core.addresses import origin
+from emulator.core.errors import NotFound
+from emulator.settings.settings import Settings
+from emulator.settings.upstream_settings import UpstreamRow
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from emulator.upstream_settings import SchemaField
+from emulator.settings.upstream_settings import SchemaField
 
 if TYPE_CHECKING:
     from openai.types import Model

@@ -12,7 +12,7 @@ from typing import Any
 
 from sse_starlette import ServerSentEvent
 
-from emulator import json_codec
+from emulator.core import json_codec
 from emulator.upstream.failures import QUOTED
 
 MAX_EVENT_BYTES = 16 * 2**20

@@ -22,8 +22,8 @@ import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
 
-from emulator.addresses import shown_url
-from emulator.errors import UpstreamFailed
+from emulator.core.addresses import shown_url
+from emulator.core.errors import UpstreamFailed
 from emulator.upstream.connections import (
     READ_SIZE,
     SecureConnection,

@@ -19,9 +19,9 @@ from urllib.parse import urlencode
 
 import structlog
 
-from emulator.client_keys import KeyedClient, grant_of
-from emulator.errors import Unauthorized
-from emulator.settings import Settings
+from emulator.core.client_keys import KeyedClient, grant_of
+from emulator.core.errors import Unauthorized
+from emulator.settings.settings import Settings
 from emulator.upstream.guarded import GuardedUpstream, TakeSlot
 from emulator.upstream.interface import Messages, PassedOnResponse, Upstream, UpstreamReply
 from emulator.upstream.metering import Spend, open_metered, pass_on_metered

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, Flask
 
 from emulator.hosted.hosted_tool import ToolResolver
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers

@@ -20,26 +20,26 @@ import structlog
 from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
-from emulator.anthropic.threads import Threads, open_threads
-from emulator.client_keys import ClientKeys
+from emulator.core.client_keys import ClientKeys
+from emulator.core.errors import StorageFailed
 from emulator.database import Database, DatabaseFailed, Leases, open_database
 from emulator.database.counters import Counters
 from emulator.database.sqlite import MEMORY, SQLite
-from emulator.engines import open_programs
-from emulator.errors import StorageFailed
+from emulator.fronts.anthropic.threads import Threads, open_threads
+from emulator.fronts.responses.background import BackgroundResponses
+from emulator.fronts.responses.conversations import Conversations, open_conversations
+from emulator.fronts.responses.front import ResponseFront
+from emulator.fronts.responses.stored import StoredResponses
 from emulator.history.log import history_documents
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
+from emulator.interpreter.engines import open_programs
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.opening import open_interpreter
 from emulator.programs.fingerprints import Fingerprints
-from emulator.responses.background import BackgroundResponses
-from emulator.responses.conversations import Conversations, open_conversations
-from emulator.responses.front import ResponseFront
-from emulator.responses.stored import StoredResponses
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store, storage_failures
 from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.terminal.run import end_processes_of
+from emulator.cli.terminal.run import end_processes_of
 
 
 @pytest.fixture

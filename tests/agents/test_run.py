@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.terminal.agents import AGENTS
+from emulator.cli.terminal.agents import AGENTS
 from tests.agents import agents
 from tests.agents.obedient import Obedient
 from tests.agents.tasks import TASKS

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.answering.ways.json_reply import ConstrainedSplitter
 from emulator.answering.ways.schema import reply_schema
+from emulator.conversation.call_policy import CallPolicy
 from emulator.reading.events import Text, merge_events
-from emulator.settings import Settings
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 from emulator.upstream.servers import SERVERS
 from tests.conftest import StartProxy

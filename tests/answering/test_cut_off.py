@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.continuation import Continuation
+from emulator.reply.continuation import Continuation
 from tests.conftest import StartProxy
 from tests.support.chat import ASK, BOTH, calls
 from tests.support.scripted import Reply, ScriptedUpstream

@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import pytest
 
-from emulator.answering.deltas import ReplyDelta, read_deltas
-from emulator.answering.profiles import Profile
-from emulator.answering.usage_counter import UsageCounter
-from emulator.errors import UpstreamFailed
+from emulator.conversation.profiles import Profile
+from emulator.core.errors import UpstreamFailed
+from emulator.reply.deltas import ReplyDelta, read_deltas
 from emulator.upstream.interface import Chunk
+from emulator.upstream.usage_counter import UsageCounter
 
 
 class _Reply:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.answering.early_call import EarlyCall
-from emulator.events import ArgumentsDelta, CallStarted, serialize_arguments
+from emulator.core.events import ArgumentsDelta, CallStarted, serialize_arguments
+from emulator.reply.early_call import EarlyCall
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.scripted import Reply, ScriptedUpstream

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.custom_template import InvalidTemplate, check_templates
-from emulator.answering.model_template import NoTools, tools_prompt
-from emulator.settings import Settings
+from emulator.rendering.custom_template import InvalidTemplate, check_templates
+from emulator.rendering.model_template import NoTools, tools_prompt
+from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.raw_http import send

@@ -13,14 +13,14 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.profiles import choose
-from emulator.answering.prompt import cell_messages, instruct
-from emulator.answering.python_calls import example
-from emulator.answering.transcript import transcript
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.way import PYTHON
-from emulator.protocol import Message
+from emulator.conversation.call_policy import CallPolicy
+from emulator.conversation.profiles import choose
+from emulator.core.protocol import Message
+from emulator.rendering.prompt import cell_messages, instruct
+from emulator.rendering.python_calls import example
+from emulator.rendering.transcript import transcript
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.chat import plain

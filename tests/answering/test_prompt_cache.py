@@ -14,12 +14,12 @@ import openai
 import pytest
 from hypothesis import strategies as st
 
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.foreign_syntax import foreign_call_syntax
-from emulator.answering.profiles import choose
-from emulator.answering.prompt import instruct
 from emulator.answering.ways.way import PYTHON
-from emulator.protocol import Message
+from emulator.conversation.call_policy import CallPolicy
+from emulator.conversation.profiles import choose
+from emulator.core.protocol import Message
+from emulator.rendering.foreign_syntax import foreign_call_syntax
+from emulator.rendering.prompt import instruct
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse

@@ -9,9 +9,9 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.quotations import Quotations
-from emulator.protocol import Message
+from emulator.core.protocol import Message
 from emulator.reading.readers import Statement
+from emulator.reply.quotations import Quotations
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.chat import BOTH, calls

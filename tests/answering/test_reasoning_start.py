@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reading.events import BlockDelta, Event, Reasoning, Text
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from tests.support.chat import ASK, BOTH, LONDON, calls
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER

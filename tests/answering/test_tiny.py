@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from emulator.answering.call_policy import CallPolicy
 from emulator.answering.ways.shortlist import shortlist
 from emulator.answering.ways.tiny import few_shot
+from emulator.conversation.call_policy import CallPolicy
 from emulator.tools.toolset import Toolset
 from tests.support.first_prompts import tiny_prompt
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings

@@ -14,8 +14,8 @@ from typing import Any
 import openai
 
 from app import create_app
-from emulator import logs
-from emulator.settings import Settings
+from emulator.core import logs
+from emulator.settings.settings import Settings
 from emulator.traces import Traces
 from emulator.traces.store import TraceStore
 from tests.support.hosted import HostedFunctions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.client_disconnect import ClientDisconnect, current
+from emulator.core.client_disconnect import ClientDisconnect, current
 from emulator.database import LEASE_SECONDS, DatabaseFailed, Leases, LeaseTaken, open_database
 from emulator.database import leases as leases_module
 from emulator.database.counters import Counters

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
-from emulator.configuration import read
-from emulator.settings import Settings
-from emulator.settings_sources import CONFIG_VARIABLE
+from emulator.settings.configuration import read
+from emulator.settings.settings import Settings
+from emulator.settings.sources import CONFIG_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator import settings_sources
-from emulator.command_line import COMMON, GROUPS, flag, flag_settings
-from emulator.configuration import ConfigurationError, read
+from emulator.settings import sources as settings_sources
+from emulator.settings.command_line import COMMON, GROUPS, flag, flag_settings
+from emulator.settings.configuration import ConfigurationError, read
 from tests.support.command_line import ROOT, command_line
 
 DEEPSEEK = "https://api.deepseek.com/v1"

@@ -15,7 +15,7 @@ ASK = """
 import json, sys, urllib.request
 from pathlib import Path
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from emulator import start_messages
-from emulator.configuration import ConfigurationError, read
-from emulator.redaction import shown
-from emulator.settings import Settings
+from emulator.cli import start_messages
+from emulator.settings.configuration import ConfigurationError, read
+from emulator.settings.redaction import shown
+from emulator.settings.settings import Settings
 from tests.support.command_line import command_line, served
 from tests.support.processes import free_port
 from tests.support.raw_http import fetch

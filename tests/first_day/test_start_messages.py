@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from emulator import addresses, start_messages
-from emulator.settings import Settings
+from emulator.cli import start_messages
+from emulator.core import addresses
+from emulator.settings.settings import Settings
 
 OWN: list[tuple[str, str, int, bool]] = [
     ("http://127.0.0.1:8001/v1", "127.0.0.1", 8001, True),

@@ -11,7 +11,7 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
-from emulator.metrics import PROGRAMS_DROPPED
+from emulator.core.metrics import PROGRAMS_DROPPED
 from tests.support.programs import HITS, INTERPRETER, TOOLS
 from tests.support.scripted import ScriptedUpstream
 

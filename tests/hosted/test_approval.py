@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from emulator.events import (
+from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     Finish,
     HostedCallStarted,
 )
-from emulator.protocol import ChatCompletionRequest
+from emulator.core.protocol import ChatCompletionRequest
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.programs import LOCAL, TOOLS
 from tests.support.scripted import ScriptedUpstream

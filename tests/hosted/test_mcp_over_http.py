@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator import logs
+from emulator.core import logs
 from tests.conftest import StartProxy
 from tests.support import mcp_faults
 from tests.support.inspected import stored
@@ -176,7 +176,7 @@ def test_keys_decide_who_may_use_a_server(
     start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     """To another client the server does not exist, and it is not offered."""
-    from emulator.client_keys import entry, new_key
+    from emulator.core.client_keys import entry, new_key
 
     alice, bob = new_key(), new_key()
     (tmp_path / "keys.toml").write_text(entry("alice", alice) + entry("bob", bob))

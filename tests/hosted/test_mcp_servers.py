@@ -12,12 +12,12 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.client_keys import KeyedClient
-from emulator.errors import BadRequest, FailedDependency
+from emulator.core.client_keys import KeyedClient
+from emulator.core.errors import BadRequest, FailedDependency
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.hosted_tool import HostedResult, HostedTools
 from emulator.hosted.mcp_servers import MCPServers
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support import mcp_faults
 from tests.support.mcp_faults import PNG, PRICE

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.programs.server import ChildProcess, ProgramServer

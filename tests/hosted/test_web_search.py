@@ -14,7 +14,7 @@ import anthropic
 import openai
 import pytest
 
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support import mcp_faults
 from tests.support.agents import broken_prefixes

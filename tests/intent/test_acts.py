@@ -1,4 +1,4 @@
-"""What runs is a matter of syntax: the table of `emulator.answering.judge`, over HTTP.
+"""What runs is a matter of syntax: the table of `emulator.reply.judge`, over HTTP.
 
 No words decide: each row is tried in fourteen languages. Nothing that was ordered is lost, and nothing that
 acts runs because of the words around it.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from sandbox.engine import Limits
 from sandbox.fences import probes
 from sandbox.kernel.engine import KernelEngine

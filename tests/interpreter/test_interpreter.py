@@ -436,7 +436,7 @@ def test_a_chat_runs_the_models_code_and_answers_with_its_output(
 def test_a_failing_cell_is_returned_to_the_model_a_limited_number_of_times(
     proxy: str, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emulator.answering.interpreter_session._MAX_FIXES", 1)
+    monkeypatch.setattr("emulator.interpreter.interpreter_session._MAX_FIXES", 1)
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k")
     upstream.reply(
         "```tool_code\n1 / 0\n```", "```tool_code\nundefined\n```", "I cannot.\n```python\nx\n```"

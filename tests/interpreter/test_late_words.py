@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from emulator.core.errors import ExecutionDelayed, NotFound
 from emulator.database import open_database
-from emulator.errors import ExecutionDelayed, NotFound
 from emulator.interpreter import approval_records
 from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies as st
 
 from app import create_app
-from emulator.answering.python_calls import literal
-from emulator.settings import Settings
+from emulator.rendering.python_calls import literal
+from emulator.settings.settings import Settings
 from sandbox.engine import Limits
 from sandbox.programs.server import ProgramServer
 from tests.conftest import StartProxy

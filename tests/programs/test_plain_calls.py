@@ -17,7 +17,7 @@ from emulator.programs.saved import SavedProgram
 from emulator.reading.calls import call_statement
 from emulator.reading.readers import Statement, Unreadable
 from emulator.reading.tool_names import ToolNames
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable

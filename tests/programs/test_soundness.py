@@ -16,7 +16,7 @@ from emulator.programs.driver import Driver
 from emulator.programs.program import CallRecord, Program, ProgramRejected
 from emulator.programs.saved import with_result
 from emulator.reading.readers import Statement
-from emulator.settings import Order
+from emulator.settings.settings import Order
 from emulator.tools.toolset import Toolset
 from sandbox.programs.server import ProgramServer
 from tests.support.examples import example_count

@@ -216,7 +216,7 @@ def test_modules_named_in_pages_exist() -> None:
 @pytest.mark.parametrize(
     ("name", "there"),
     [
-        ("emulator.settings", True),
+        ("emulator.settings.settings", True),
         ("settings.Settings", True),
         ("Settings.api_key", True),
         ("sandbox.fences.docker.IMAGE", True),

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from emulator.core.errors import NotFound
 from emulator.database import open_database
-from emulator.engines import InterpreterEngines
-from emulator.errors import NotFound
+from emulator.interpreter.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.blob_store import open_blob_store
 from emulator.storage.container_rows import Container
 from emulator.storage.containers import Containers
@@ -122,7 +122,7 @@ def test_removed_containers_leave_no_kernel_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deleted, expired, or alive when the proxy ends; idle, waiting for a client, or dead already."""
-    monkeypatch.setattr("emulator.engines._WARM", 0)
+    monkeypatch.setattr("emulator.interpreter.engines._WARM", 0)
     clock = [time.time()]
     settings = Settings()
     kernels = InterpreterEngines(settings)
@@ -162,7 +162,7 @@ def test_removed_containers_leave_no_kernel_running(
 def test_a_container_in_use_does_not_expire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emulator.engines._WARM", 0)
+    monkeypatch.setattr("emulator.interpreter.engines._WARM", 0)
     clock = [time.time()]
     settings = Settings()
     kernels = InterpreterEngines(settings)

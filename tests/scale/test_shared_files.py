@@ -15,9 +15,9 @@ from io import BytesIO
 
 import pytest
 
+from emulator.core.errors import BadRequest, NotFound
 from emulator.database import Database, DatabaseFailed, open_database
-from emulator.errors import BadRequest, NotFound
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers

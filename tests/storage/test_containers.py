@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.core.errors import BadRequest, EmulatorError, NotFound, TooLarge
 from emulator.database import open_database
-from emulator.errors import BadRequest, EmulatorError, NotFound, TooLarge
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.blob_store import BlobStore, open_blob_store
 from emulator.storage.container_files import MAX_FILES, ROOT, check_path
 from emulator.storage.container_rows import Container

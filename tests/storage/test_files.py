@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.core.errors import BadRequest, StorageFailed
 from emulator.database import open_database
-from emulator.errors import BadRequest, StorageFailed
 from emulator.storage.blob_store import BlobStore, Content, open_blob_store
 from emulator.storage.files import PURPOSES, check_name
 from tests.conftest import StartProxy

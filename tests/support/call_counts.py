@@ -233,8 +233,8 @@ def _serve(port: int, counts_port: int, base_url: str) -> None:
     """The documented server with default settings."""
     counter = _Counter()
     threading.setprofile(counter)
-    from emulator import logs
-    from emulator.settings import Settings
+    from emulator.core import logs
+    from emulator.settings.settings import Settings
     from emulator.web.app import create_app
     from emulator.web.server.listening import listen
     from emulator.web.server.master import Server

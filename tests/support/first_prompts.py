@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from emulator.answering.answer_request import read_request
-from emulator.answering.call_policy import CallPolicy
 from emulator.answering.first_turn import first_turn
 from emulator.answering.ways.way import PromptInputs
-from emulator.protocol import ChatCompletionRequest
-from emulator.settings import Settings
+from emulator.conversation.answer_request import read_request
+from emulator.conversation.call_policy import CallPolicy
+from emulator.core.protocol import ChatCompletionRequest
+from emulator.settings.settings import Settings
 from emulator.upstream.routes import Routes
 
 

@@ -99,8 +99,8 @@ def _address() -> str:
 
 def _serve(listener: socket.socket) -> list[str]:
     """Fork for each connection. Returns, in the process that was asked for, its arguments."""
-    import emulator.cli
-    import emulator.serve
+    import emulator.cli.commands
+    import emulator.cli.serve
     import emulator.web.app
     import emulator.web.server.master  # noqa: F401
 

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ServerListing
-from emulator.protocol import ChatCompletionRequest
 
 SERVER: dict[str, Any] = {"type": "mcp", "server_label": "shop"}
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from emulator.command_line import GROUPS, choices, flag, flag_settings
-from emulator.settings import Settings
+from emulator.settings.command_line import GROUPS, choices, flag, flag_settings
+from emulator.settings.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 _BEGIN, _END = "<!-- `make pages` writes this table -->\n", "<!-- end of the table -->\n"

@@ -58,7 +58,7 @@ class _SharedProxy:
         self, settings: dict[str, Any], open_engines: Callable[[Any], dict[str, Any]]
     ) -> None:
         from app import create_app
-        from emulator.settings import Settings
+        from emulator.settings.settings import Settings
 
         with ExitStack() as opening:
             made = Settings(**settings)

@@ -18,10 +18,10 @@ import httpcore2
 import pytest
 from pydantic import SecretStr
 
-from emulator import client_disconnect
-from emulator.client_disconnect import ClientDisconnect
-from emulator.errors import UpstreamFailed
-from emulator.settings import Settings
+from emulator.core import client_disconnect
+from emulator.core.client_disconnect import ClientDisconnect
+from emulator.core.errors import UpstreamFailed
+from emulator.settings.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from emulator.upstream.pass_through import PassedOnRequest
 from tests.support.forward_proxy import ForwardProxy, forward_proxy

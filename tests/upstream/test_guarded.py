@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.errors import UpstreamFailed
+from emulator.core.errors import UpstreamFailed
 from emulator.upstream.breaker import Breaker
 from emulator.upstream.retries import Retries
 from tests.conftest import StartProxy

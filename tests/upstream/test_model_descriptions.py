@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serve

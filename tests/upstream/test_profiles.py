@@ -12,8 +12,8 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.answering.custom_template import InvalidTemplate, check_templates
-from emulator.settings import Settings
+from emulator.rendering.custom_template import InvalidTemplate, check_templates
+from emulator.settings.settings import Settings
 from emulator.upstream.routes import Routes
 from tests.conftest import StartProxy
 from tests.support.raw_http import send

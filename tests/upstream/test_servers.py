@@ -13,8 +13,8 @@ from flask import Flask, abort
 from structlog.testing import capture_logs
 
 from app import create_app
-from emulator import logs
-from emulator.settings import Settings
+from emulator.core import logs
+from emulator.settings.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
 from emulator.upstream.reachability import describe_upstreams
 from emulator.upstream.routes import Routes

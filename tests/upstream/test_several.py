@@ -11,7 +11,7 @@ import openai
 import pytest
 from pydantic import ValidationError
 
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import OtherEndpoints, other_endpoints
 from tests.support.raw_http import send

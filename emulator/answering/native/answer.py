@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from emulator import metrics
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.call_policy import SUPPORTED_TYPES, wire_names
-from emulator.answering.judge import Judge
-from emulator.answering.native.call_assembly import CallChecker
-from emulator.answering.native.sent_names import SentNames
 from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
-from emulator.answering.program_runs import ProgramRuns
-from emulator.answering.prose import StopFilter
-from emulator.answering.quotations import Quotations
-from emulator.answering.recording import record_verdict
-from emulator.answering.reply_program import ReplyProgram
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.reply_splitter import ReasoningStart
-from emulator.answering.sandbox_errors import translate_sandbox_errors
-from emulator.answering.transcript import ModelMessage, render
 from emulator.answering.turn_state import model_failed
-from emulator.answering.usage_counter import UsageCounter
-from emulator.answering.verdicts import UnusableReply
-from emulator.events import RelayedChunk, UpstreamAccepted
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.conversation.call_policy import SUPPORTED_TYPES, wire_names
+from emulator.core import metrics
+from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
+from emulator.programs.sandbox_errors import translate_sandbox_errors
+from emulator.reading.reply_splitter import ReasoningStart
+from emulator.rendering.transcript import ModelMessage, render
+from emulator.reply.call_assembly import CallChecker
+from emulator.reply.judge import Judge
+from emulator.reply.program_runs import ProgramRuns
+from emulator.reply.prose import StopFilter
+from emulator.reply.quotations import Quotations
+from emulator.reply.recording import record_verdict
+from emulator.reply.reply_program import ReplyProgram
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.sent_names import SentNames
+from emulator.reply.verdicts import UnusableReply
 from emulator.tools.tool_items import for_other_servers
 from emulator.upstream.interface import MAX_REPLY_CHARS, Chunk
 from emulator.upstream.upstreams import AnswerUpstream
+from emulator.upstream.usage_counter import UsageCounter
 from sandbox.engine import fresh_seed
 from sandbox.programs.server import ProgramServer
 

@@ -18,16 +18,16 @@ from functools import lru_cache
 
 import structlog
 
-from emulator.answering.native.call_assembly import (
+from emulator.core.client_disconnect import acquire_for_client
+from emulator.core.errors import UpstreamFailed
+from emulator.core.tasks import Task, tasks
+from emulator.database import Database, DatabaseFailed, Documents
+from emulator.reply.call_assembly import (
     CallAssembler,
     CallChecker,
     CallFragments,
     ValidCall,
 )
-from emulator.client_disconnect import acquire_for_client
-from emulator.database import Database, DatabaseFailed, Documents
-from emulator.errors import UpstreamFailed
-from emulator.tasks import Task, tasks
 from emulator.tools.toolset import Toolset
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import AnswerUpstream

@@ -16,26 +16,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from emulator import metrics
-from emulator.answering.call_policy import CallPolicy
-from emulator.answering.draft import Draft
-from emulator.answering.native.call_assembly import (
+from emulator.conversation.call_policy import CallPolicy
+from emulator.core import metrics
+from emulator.core.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
+from emulator.core.json_codec import SORTED, dumps
+from emulator.reply.call_assembly import (
     CallAssembler,
     CallChecker,
     CallFragments,
     UnusableCall,
 )
-from emulator.answering.prose import Prose, StopFilter
-from emulator.answering.reply_reader import ReplyReader
-from emulator.answering.verdicts import (
+from emulator.reply.draft import Draft
+from emulator.reply.prose import Prose, StopFilter
+from emulator.reply.reply_reader import ReplyReader
+from emulator.reply.verdicts import (
     FinalReply,
     UnusableReply,
     Verdict,
     answer_finish_reason,
     is_truncated,
 )
-from emulator.events import AnswerEvent, ContentDelta, ReasoningDelta, ToolCall, new_id
-from emulator.json_codec import SORTED, dumps
 from emulator.upstream.interface import Chunk
 
 # Gemma and Gemini write their calls in a fence named tool_code; no other Python is one.

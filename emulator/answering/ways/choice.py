@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.custom_template import teaches_label
-from emulator.answering.profiles import Profile
 from emulator.answering.ways.json_way import JsonWay
 from emulator.answering.ways.schema import constraint, reply_schema
 from emulator.answering.ways.tiny import TinyWay
 from emulator.answering.ways.way import Way
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.conversation.profiles import Profile
+from emulator.rendering.custom_template import teaches_label
 
 
 def way_of(request: AnswerRequest, *, has_interpreter: bool) -> Way:

@@ -20,11 +20,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from emulator import json_codec
-from emulator.answering.open_text import SYNTAXES
-from emulator.answering.reply_splitter import ReasoningStart, ReplySplitter
-from emulator.protocol import FunctionCall
+from emulator.core import json_codec
+from emulator.core.protocol import FunctionCall
 from emulator.reading.events import Event, Text
+from emulator.reading.open_text import SYNTAXES
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reading.tags import REASONING
 from emulator.tools.toolset import Toolset
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.answering.draft_block import DraftBlock
-from emulator.answering.profiles import Profile
-from emulator.answering.prompt import repair_messages, tools_instructions
-from emulator.answering.reply_splitter import ReplySplitter
-from emulator.answering.transcript import ModelMessage, WriteMessage
 from emulator.answering.ways.json_reply import ConstrainedSplitter, write_reply
 from emulator.answering.ways.way import Prompt, PromptInputs, Way
+from emulator.conversation.profiles import Profile
+from emulator.reading.reply_splitter import ReplySplitter
+from emulator.rendering.prompt import repair_messages, tools_instructions
+from emulator.rendering.transcript import ModelMessage, WriteMessage
+from emulator.reply.draft_block import DraftBlock
 from emulator.tools.toolset import Toolset
 
 

@@ -15,13 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emulator.answering.call_policy import CallPolicy
 from emulator.answering.ways.copying import CopySource
+from emulator.conversation.call_policy import CallPolicy
+from emulator.settings.upstream_settings import Grammar
 from emulator.tools import expansion
 from emulator.tools.expanded_schema import ExpandedSchema
 from emulator.tools.schema import Schema, reference
 from emulator.tools.tool import Tool
-from emulator.upstream_settings import Grammar
 
 Json = dict[str, Any]
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emulator.answering.program_transcript import model_history
-from emulator.answering.transcript import ModelMessage, joined, render
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
 from emulator.answering.ways.shortlist import shortlist
 from emulator.answering.ways.way import Prompt, PromptInputs, Way
-from emulator.protocol import Message
+from emulator.core.protocol import Message
+from emulator.rendering.program_transcript import model_history
+from emulator.rendering.transcript import ModelMessage, joined, render
 
 DEFAULTS = {"temperature": 0, "max_tokens": 512}
 """Defaults for a request: sampling spoils copying, and prose may never end."""

@@ -7,20 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from emulator.answering.answer_request import AnswerRequest
-from emulator.answering.custom_template import render_custom
-from emulator.answering.draft_block import DraftBlock
-from emulator.answering.model_template import NoTools, tools_prompt
-from emulator.answering.profiles import Profile
-from emulator.answering.prompt import instruct, repair_messages, tools_instructions
-from emulator.answering.reply_splitter import ReplySplitter
-from emulator.answering.transcript import ModelMessage, WriteMessage, joined, render
+from emulator.conversation.answer_request import AnswerRequest
+from emulator.conversation.profiles import Profile
 from emulator.programs.ended import EndedProgram
+from emulator.reading.reply_splitter import ReplySplitter
+from emulator.rendering.custom_template import render_custom
+from emulator.rendering.model_template import NoTools, tools_prompt
+from emulator.rendering.prompt import instruct, repair_messages, tools_instructions
+from emulator.rendering.transcript import ModelMessage, WriteMessage, joined, render
+from emulator.reply.draft_block import DraftBlock
 from emulator.tools.toolset import Toolset
 
 if TYPE_CHECKING:
-    from emulator.answering.interpreter_session import InterpreterSession
     from emulator.answering.ways.json_reply import ConstrainedSplitter
+    from emulator.interpreter.interpreter_session import InterpreterSession
 
 
 @dataclass(frozen=True, kw_only=True)

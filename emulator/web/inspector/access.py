@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from flask import Request, Response
 
+from emulator.core.errors import Unauthorized
 from emulator.database import Database, Documents, database_failures
-from emulator.errors import Unauthorized
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.web.middleware.authorization import is_operators, presented_key
 
 SESSION_SECONDS = 12 * 3600.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
-from emulator.errors import NotFound
+from emulator.core.errors import NotFound
+from emulator.core.protocol import parse_body
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.protocol import parse_body
 from emulator.traces import TraceReader
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer

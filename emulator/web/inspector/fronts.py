@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.anthropic.request import MessagesRequest
-from emulator.anthropic.threads import Threads
-from emulator.errors import BadRequest
-from emulator.fronts import CHAT, MESSAGES, RESPONSES
-from emulator.json_codec import dumps
-from emulator.protocol import parse_body
-from emulator.responses.conversations import Conversations
+from emulator.core.errors import BadRequest
+from emulator.core.front_paths import CHAT, MESSAGES, RESPONSES
+from emulator.core.json_codec import dumps
+from emulator.core.protocol import parse_body
+from emulator.fronts.anthropic.request import MessagesRequest
+from emulator.fronts.anthropic.threads import Threads
+from emulator.fronts.responses.conversations import Conversations
 
 Json = dict[str, Any]
 Results = Mapping[str, str]

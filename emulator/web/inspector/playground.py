@@ -13,10 +13,10 @@ from typing import Any
 
 from werkzeug.test import run_wsgi_app
 
-from emulator import client_disconnect
 from emulator.answering.pipeline import chosen_profile
-from emulator.errors import EmulatorError
-from emulator.json_codec import dumps, loads
+from emulator.core import client_disconnect
+from emulator.core.errors import EmulatorError
+from emulator.core.json_codec import dumps, loads
 from emulator.web.inspector.fronts import PATHS, AnswerView, Conversed, Json
 from emulator.web.middleware.inner_post import CLIENT, environ_of_post, inner_application
 

@@ -7,15 +7,15 @@ from typing import Any
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
-from emulator import json_codec
+from emulator.answering.explain import explain, read_tools
 from emulator.answering.pipeline import Pipeline
-from emulator.anthropic.tools import chat_tools
-from emulator.errors import BadRequest, EmulatorError, NotFound
-from emulator.explain import explain, read_tools
-from emulator.fronts import CHAT
-from emulator.protocol import ChatCompletionRequest, parse_body
-from emulator.responses.tools import nested
-from emulator.settings import BUILT_IN_PROFILES, Settings
+from emulator.core import json_codec
+from emulator.core.errors import BadRequest, EmulatorError, NotFound
+from emulator.core.front_paths import CHAT
+from emulator.core.protocol import ChatCompletionRequest, parse_body
+from emulator.fronts.anthropic.tools import chat_tools
+from emulator.fronts.responses.tools import nested
+from emulator.settings.settings import BUILT_IN_PROFILES, Settings
 from emulator.traces import TraceReader
 from emulator.web.inspector.fronts import PATHS, path_of
 from emulator.web.inspector.playground import Playground

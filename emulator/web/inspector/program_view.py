@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from emulator.json_codec import dumps
+from emulator.core.json_codec import dumps
 from emulator.traces import Trace, Turn
 
 Mark = Literal["sent", "waiting", "resumed"]

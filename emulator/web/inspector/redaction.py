@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from emulator.addresses import HIDDEN
-from emulator.client_keys import PREFIX
-from emulator.redaction import redactor
-from emulator.settings import Settings
+from emulator.core.addresses import HIDDEN
+from emulator.core.client_keys import PREFIX
+from emulator.settings.redaction import redactor
+from emulator.settings.settings import Settings
 
 _NAMED_KEY = re.compile(
     r"""(["'](?:authorization|proxy-authorization|(?:x-)?api[-_]?key|password|secret|client_secret"""

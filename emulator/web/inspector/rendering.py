@@ -15,9 +15,9 @@ from flask import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from emulator.errors import EmulatorError, NotFound
-from emulator.events import Image
-from emulator.settings import Settings
+from emulator.core.errors import EmulatorError, NotFound
+from emulator.core.events import Image
+from emulator.settings.settings import Settings
 from emulator.web.inspector.redaction import page_redactor
 
 POLICY = (

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
 
-from emulator.errors import EmulatorError, NotFound, Unauthorized
-from emulator.protocol import parse_body
+from emulator.core.errors import EmulatorError, NotFound, Unauthorized
+from emulator.core.protocol import parse_body
 from emulator.traces import Trace, TraceReader, Turn
 from emulator.traces.listing import FILTERS, SINCE
 from emulator.traces.related import RelatedRequests

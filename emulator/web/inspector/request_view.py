@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emulator.json_codec import NotJSON, loads
+from emulator.core.json_codec import NotJSON, loads
 from emulator.traces import Span, Trace, Turn, timeline
 from emulator.traces.trace import WireLog
 from emulator.web.inspector.program_view import ProgramView, program_view

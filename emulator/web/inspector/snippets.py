@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from emulator.fronts import CHAT, RESPONSES
+from emulator.core.front_paths import CHAT, RESPONSES
 from emulator.traces import Trace
 
 _CALLS = {

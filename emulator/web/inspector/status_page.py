@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Response
 
 from emulator import __version__
-from emulator.addresses import shown_url
-from emulator.errors import Forbidden
-from emulator.redaction import shown
-from emulator.settings import Settings
+from emulator.core.addresses import shown_url
+from emulator.core.errors import Forbidden
+from emulator.settings.redaction import shown
+from emulator.settings.settings import Settings
 from emulator.traces import TraceReader
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -63,7 +63,7 @@ def add_status(
     @inspector.post("/inspector/status/doctor")
     def doctor() -> Response:
         _require_full_access()
-        from emulator.doctor import examine  # imports all sandboxes
+        from emulator.interpreter.doctor import examine  # imports all sandboxes
 
         with examining:
             checks = examine(settings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from emulator.answering.judge import ASKED, ASKED_BEFORE, NOT_LAST
-from emulator.fronts import front_of
+from emulator.core.front_paths import front_of
+from emulator.reply.judge import ASKED, ASKED_BEFORE, NOT_LAST
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import MAX_REPLY_CHARS
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from emulator import json_codec, metrics
-from emulator.errors import Overloaded
-from emulator.settings import Settings
+from emulator.core import json_codec, metrics
+from emulator.core.errors import Overloaded
+from emulator.settings.settings import Settings
 from emulator.web.middleware.request_body import close_connection
 from emulator.web.middleware.response_body import ClosingBody
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from flask import Blueprint, g, request
 
-from emulator.client_keys import UNLIMITED, ClientKeys, Grant, KeyedClient, hashed
-from emulator.errors import Unauthorized
-from emulator.settings import Settings
+from emulator.core.client_keys import UNLIMITED, ClientKeys, Grant, KeyedClient, hashed
+from emulator.core.errors import Unauthorized
+from emulator.settings.settings import Settings
 from emulator.upstream.routes import Routes
 from emulator.web.middleware.inner_post import CLIENT
 

@@ -27,9 +27,9 @@ from urllib.parse import urlsplit
 
 from flask import Response, request
 
-from emulator.addresses import is_loopback, split_url
-from emulator.errors import Forbidden, UnsupportedMediaType
-from emulator.settings import Settings
+from emulator.core.addresses import is_loopback, split_url
+from emulator.core.errors import Forbidden, UnsupportedMediaType
+from emulator.settings.settings import Settings
 
 # Our own files, and endpoints of upstreams that accept forms: speech, pictures.
 _UPLOADS = re.compile(r"/files(?:/upload)?$|/(?:audio|images)/")

@@ -19,9 +19,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emulator import client_disconnect
-from emulator.client_disconnect import ClientDisconnect
-from emulator.errors import Overloaded
+from emulator.core import client_disconnect
+from emulator.core.client_disconnect import ClientDisconnect
+from emulator.core.errors import Overloaded
 from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:

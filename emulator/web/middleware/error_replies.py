@@ -6,9 +6,9 @@ import structlog
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from emulator import client_disconnect, json_codec, traces
-from emulator.anthropic.error_body import error_body
-from emulator.errors import (
+from emulator import traces
+from emulator.core import client_disconnect, json_codec
+from emulator.core.errors import (
     BadRequest,
     ClientDisconnected,
     EmulatorError,
@@ -16,7 +16,8 @@ from emulator.errors import (
     NotFound,
     TooLarge,
 )
-from emulator.fronts import MESSAGES
+from emulator.core.front_paths import MESSAGES
+from emulator.fronts.anthropic.error_body import error_body
 from emulator.web.middleware import doors
 from emulator.web.middleware.request_body import LastResponse
 from emulator.web.server.connections import BODY_ERRORS

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from flask import Blueprint, Flask, Response, g, request
 
-from emulator.client_keys import grant_of
+from emulator.core.client_keys import grant_of
+from emulator.core.errors import RateLimited
 from emulator.database.counters import Counters, Rate
-from emulator.errors import RateLimited
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 
 _GRACE_SECONDS = 0.5
 """A client that has read an answer to its end may send the next request before the slot is released."""

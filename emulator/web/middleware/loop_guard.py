@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from flask import request
 
-from emulator.addresses import shown_url
-from emulator.errors import LoopDetected
-from emulator.settings import Settings
+from emulator.core.addresses import shown_url
+from emulator.core.errors import LoopDetected
+from emulator.settings.settings import Settings
 from emulator.upstream import loops
 
 

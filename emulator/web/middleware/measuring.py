@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from emulator import metrics
+from emulator.core import metrics
 from emulator.reading.readers import READERS
 from emulator.traces import RecordedBlock, Trace
 

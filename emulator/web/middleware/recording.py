@@ -10,10 +10,11 @@ from typing import cast
 
 from flask import Blueprint, Flask, Response, g, request
 
-from emulator import client_disconnect, traces
-from emulator.client_disconnect import ClientDisconnect, has_disconnected
-from emulator.client_keys import grant_of
-from emulator.fronts import FRONTS
+from emulator import traces
+from emulator.core import client_disconnect
+from emulator.core.client_disconnect import ClientDisconnect, has_disconnected
+from emulator.core.client_keys import grant_of
+from emulator.core.front_paths import FRONTS
 from emulator.hosted.credentials import body_without_credentials
 from emulator.traces import Trace, Traces
 

@@ -12,9 +12,9 @@ from flask import Request, Response
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import LimitedStream
 
-from emulator import json_codec
-from emulator.cached_property import cached_property
-from emulator.protocol import read_object
+from emulator.core import json_codec
+from emulator.core.cached_property import cached_property
+from emulator.core.protocol import read_object
 from emulator.web.middleware.doors import MODEL
 
 if TYPE_CHECKING:

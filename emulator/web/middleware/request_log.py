@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 from flask import Response, g, request
 
-from emulator import client_disconnect, json_codec, metrics, traces
-from emulator.client_keys import grant_of
-from emulator.events import new_id
+from emulator import traces
+from emulator.core import client_disconnect, json_codec, metrics
+from emulator.core.client_keys import grant_of
+from emulator.core.events import new_id
 from emulator.traces import Trace
 from emulator.web.middleware.error_replies import speaks_anthropic
 

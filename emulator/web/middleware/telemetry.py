@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from flask import request
 
-from emulator import json_codec
-from emulator.errors import EmulatorError
-from emulator.settings import Settings
-from emulator.settings_sources import APPLICATION
+from emulator.core import json_codec
+from emulator.core.errors import EmulatorError
+from emulator.settings.settings import Settings
+from emulator.settings.sources import APPLICATION
 from emulator.traces import Trace, Turn, timeline
 
 if TYPE_CHECKING:

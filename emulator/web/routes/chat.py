@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
-from emulator.chat.chunks import collect
-from emulator.chat.front import complete
-from emulator.protocol import parse_chat
-from emulator.settings import Settings
+from emulator.core.protocol import parse_chat
+from emulator.fronts.chat.chunks import collect
+from emulator.fronts.chat.front import complete
+from emulator.settings.settings import Settings
 from emulator.web.routes.replies import (
     client,
     order,

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from flask import Blueprint, Response, request
 from pydantic import Field
 
-from emulator.answering.container_choice import NetworkPolicy
+from emulator.core.protocol import Lenient, parse_body
+from emulator.interpreter.container_choice import NetworkPolicy
 from emulator.interpreter.interpreter import Interpreter
-from emulator.protocol import Lenient, parse_body
-from emulator.settings import MemoryLimit
+from emulator.settings.settings import MemoryLimit
 from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files, check_name

@@ -7,10 +7,10 @@ from typing import Any
 from flask import Blueprint, Response, request
 from pydantic import BaseModel
 
-from emulator.protocol import parse_body
-from emulator.responses import items
-from emulator.responses.conversations import Conversations
-from emulator.responses.request import Metadata
+from emulator.core.protocol import parse_body
+from emulator.fronts.responses import items
+from emulator.fronts.responses.conversations import Conversations
+from emulator.fronts.responses.request import Metadata
 from emulator.storage.paging import page_among
 from emulator.web.routes.replies import client, json_reply
 

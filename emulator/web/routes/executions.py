@@ -16,12 +16,12 @@ from flask import Blueprint, Response, request
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import traces
-from emulator.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
+from emulator.core.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
+from emulator.core.protocol import parse_body
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Interpreter, Progress
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.protocol import parse_body
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.traces import Trace
 from emulator.web.routes.replies import client, json_reply, stream_reply

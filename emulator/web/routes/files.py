@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from flask import Blueprint, Response, request
 
-from emulator.errors import BadRequest
+from emulator.core.errors import BadRequest
 from emulator.storage.files import Files
 from emulator.storage.paging import page_among
 from emulator.web.routes.replies import client, json_reply

@@ -8,8 +8,8 @@ from __future__ import annotations
 from flask import Flask, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from emulator import metrics
-from emulator.settings import Settings
+from emulator.core import metrics
+from emulator.settings.settings import Settings
 from emulator.upstream.reachability import Reachability
 from emulator.web.middleware.authorization import is_operators, presented_key
 from emulator.web.middleware.measuring import KernelCounts

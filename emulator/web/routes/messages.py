@@ -5,14 +5,14 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
-from emulator.anthropic.betas import ignored_betas
-from emulator.anthropic.error_body import error_body
-from emulator.anthropic.front import answer, count_tokens
-from emulator.anthropic.message import collect
-from emulator.anthropic.request import CountRequest, MessagesRequest
-from emulator.anthropic.threads import Threads
-from emulator.protocol import parse_body
-from emulator.settings import Settings
+from emulator.core.protocol import parse_body
+from emulator.fronts.anthropic.betas import ignored_betas
+from emulator.fronts.anthropic.error_body import error_body
+from emulator.fronts.anthropic.front import answer, count_tokens
+from emulator.fronts.anthropic.message import collect
+from emulator.fronts.anthropic.request import CountRequest, MessagesRequest
+from emulator.fronts.anthropic.threads import Threads
+from emulator.settings.settings import Settings
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.replies import (
     client,

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from emulator.errors import NotFound
+from emulator.core.errors import NotFound
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.routes.replies import client, json_reply
 

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from werkzeug.routing import Rule
 
 from emulator import __version__
-from emulator.anthropic.request import CountRequest, MessagesRequest
-from emulator.protocol import ChatCompletionRequest
-from emulator.responses.request import ResponseRequest
+from emulator.core.protocol import ChatCompletionRequest
+from emulator.fronts.anthropic.request import CountRequest, MessagesRequest
+from emulator.fronts.responses.request import ResponseRequest
 from emulator.web.routes.containers import CreateContainer, CreateContainerFile
 from emulator.web.routes.conversations import ConversationFields
 from emulator.web.routes.executions import Approval, ExecuteRequest, Refusal

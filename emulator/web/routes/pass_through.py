@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
-from emulator.errors import MethodNotAllowed, NotFound
-from emulator.settings import Settings
+from emulator.core.errors import MethodNotAllowed, NotFound
+from emulator.settings.settings import Settings
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import doors

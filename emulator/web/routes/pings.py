@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from emulator.client_disconnect import ClientDisconnect
+from emulator.core.client_disconnect import ClientDisconnect
 
 _MAX_PAUSE_SECONDS = 1.0
 _CHECKS_PER_PING = 4

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import structlog
 from flask import Response, g, request
 
-from emulator import json_codec, traces
-from emulator.errors import BadRequest
-from emulator.events import UpstreamAccepted
+from emulator import traces
+from emulator.core import json_codec
+from emulator.core.errors import BadRequest
+from emulator.core.events import UpstreamAccepted
+from emulator.fronts.responses.background import BackgroundAnswer, BackgroundResponses
 from emulator.hosted.credentials import body_without_credentials
-from emulator.responses.background import BackgroundAnswer, BackgroundResponses
-from emulator.settings import Order, Settings
+from emulator.settings.settings import Order, Settings
 from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
 
 if TYPE_CHECKING:

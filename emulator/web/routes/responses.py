@@ -7,15 +7,15 @@ from functools import partial
 
 from flask import Blueprint, Response, request
 
-from emulator.errors import BadRequest, EmulatorError, MethodNotAllowed
-from emulator.responses.background import BackgroundResponses, BackgroundState
-from emulator.responses.front import ResponseFront, StreamEvents, last
-from emulator.responses.items import Json
-from emulator.responses.request import CODE_OUTPUTS, parse_request
-from emulator.responses.response import visible
-from emulator.responses.stored import StoredResponse, StoredResponses
-from emulator.responses.writer import ResponseWriter
-from emulator.settings import Settings
+from emulator.core.errors import BadRequest, EmulatorError, MethodNotAllowed
+from emulator.fronts.responses.background import BackgroundResponses, BackgroundState
+from emulator.fronts.responses.front import ResponseFront, StreamEvents, last
+from emulator.fronts.responses.items import Json
+from emulator.fronts.responses.request import CODE_OUTPUTS, parse_request
+from emulator.fronts.responses.response import visible
+from emulator.fronts.responses.stored import StoredResponse, StoredResponses
+from emulator.fronts.responses.writer import ResponseWriter
+from emulator.settings.settings import Settings
 from emulator.storage.paging import page_among
 from emulator.upstream.sse import PING, encode_json
 from emulator.web.routes.replies import (

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emulator.errors import BadRequest
+from emulator.core.errors import BadRequest
+from emulator.core.protocol import Lenient
 from emulator.interpreter.execution import Execution
-from emulator.protocol import Lenient
 from emulator.storage.container_files import ROOT, ContainerFile
 from emulator.web.routes.executions import MAX_CODE
 from emulator.web.routes.uploads import content_type

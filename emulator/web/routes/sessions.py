@@ -17,6 +17,9 @@ from urllib.parse import urlencode
 import structlog
 from flask import Blueprint, Response, request
 
+from emulator.core.errors import BadRequest, EmulatorError, NotFound
+from emulator.core.events import UpstreamAccepted, new_id
+from emulator.core.protocol import parse_body
 from emulator.database import (
     MAX_VALUE_BYTES,
     Database,
@@ -24,13 +27,10 @@ from emulator.database import (
     Documents,
     database_failures,
 )
-from emulator.errors import BadRequest, EmulatorError, NotFound
-from emulator.events import UpstreamAccepted, new_id
+from emulator.fronts.responses.background import BackgroundResponses, BackgroundState
+from emulator.fronts.responses.stored import LIVE
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Interpreter, Progress
-from emulator.protocol import parse_body
-from emulator.responses.background import BackgroundResponses, BackgroundState
-from emulator.responses.stored import LIVE
 from emulator.storage.container_files import ROOT, ContainerFile
 from emulator.storage.container_rows import Container
 from emulator.web.routes import session_shapes as shapes

@@ -18,10 +18,10 @@ from typing import Any
 
 import structlog
 
-from emulator import client_disconnect
-from emulator.client_disconnect import ClientDisconnect
-from emulator.errors import EmulatorError
-from emulator.events import UpstreamAccepted
+from emulator.core import client_disconnect
+from emulator.core.client_disconnect import ClientDisconnect
+from emulator.core.errors import EmulatorError
+from emulator.core.events import UpstreamAccepted
 from emulator.upstream.sse import DONE, PING, encode_json
 from emulator.web.routes.pings import PingedStream, pinging
 

@@ -15,7 +15,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 from werkzeug.wsgi import wrap_file
 
-from emulator.errors import BadRequest, StorageFailed, TooLarge
+from emulator.core.errors import BadRequest, StorageFailed, TooLarge
 
 # The rest of a form besides its file: boundaries, headers, a few short fields.
 _FORM_BYTES = 64 * 1024

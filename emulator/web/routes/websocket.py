@@ -21,12 +21,12 @@ from flask import Response, g, request
 from simple_websocket import ConnectionClosed, Server
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from emulator import client_disconnect, json_codec
-from emulator.client_disconnect import ClientDisconnect, stop_on_disconnect
-from emulator.errors import BadRequest, EmulatorError
-from emulator.events import new_id
-from emulator.protocol import read_object
-from emulator.responses.items import Json, check_outputs, normalize, parse
+from emulator.core import client_disconnect, json_codec
+from emulator.core.client_disconnect import ClientDisconnect, stop_on_disconnect
+from emulator.core.errors import BadRequest, EmulatorError
+from emulator.core.events import new_id
+from emulator.core.protocol import read_object
+from emulator.fronts.responses.items import Json, check_outputs, normalize, parse
 from emulator.upstream.sse import SSEDecoder
 from emulator.web.middleware.inner_post import environ_of_post, inner_application
 

@@ -34,8 +34,8 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.errors import AppImportError
 
-from emulator.errors import EmulatorError
-from emulator.settings import Settings
+from emulator.core.errors import EmulatorError
+from emulator.settings.settings import Settings
 from emulator.web.server.worker import Worker
 from sandbox.errors import SandboxUnavailable
 
@@ -133,7 +133,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self._when_ready(worker.wsgi, worker.age == 1)
 
     def _worker_died(self, _arbiter: Any, worker: Any) -> None:
-        from emulator import metrics  # the master needs it only here
+        from emulator.core import metrics  # the master needs it only here
 
         metrics.process_died(worker.pid)
 

@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from emulator import doctor
-from emulator.engines import InterpreterEngines
-from emulator.settings import Settings
+from emulator.interpreter import doctor
+from emulator.interpreter.engines import InterpreterEngines
+from emulator.settings.settings import Settings
 from sandbox.engine import Finished, Limits
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxUnavailable
 from sandbox.fences import container, docker, docker_probes

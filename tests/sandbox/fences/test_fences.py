@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from emulator import doctor
-from emulator.engines import InterpreterEngines
-from emulator.settings import Settings
+from emulator.interpreter import doctor
+from emulator.interpreter.engines import InterpreterEngines
+from emulator.settings.settings import Settings
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxUnavailable
 from sandbox.fences import cgroups, leftovers, probes, seccomp, syscalls
 from sandbox.fences.cgroups import ControlGroup, Roots

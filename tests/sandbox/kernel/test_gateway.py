@@ -16,9 +16,9 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from emulator import doctor
-from emulator.engines import InterpreterEngines
-from emulator.settings import Settings
+from emulator.interpreter import doctor
+from emulator.interpreter.engines import InterpreterEngines
+from emulator.settings.settings import Settings
 from sandbox.engine import Finished, Limits, Paused
 from sandbox.errors import (
     ProgramFailed,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from emulator import logs
+from emulator.core import logs
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import HELLO, Inspected, shown
 from tests.support.other_endpoints import other_endpoints

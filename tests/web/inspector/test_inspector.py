@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.client_keys import new_key
+from emulator.core.client_keys import new_key
 from emulator.traces.store import TraceStore
 from tests.support.inspected import HELLO, Inspected, shown, stored
 from tests.support.processes import wait_until

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from emulator.core.errors import StoreUnavailable
 from emulator.database import DatabaseFailed, open_database
-from emulator.errors import StoreUnavailable
 from emulator.traces import Trace, TraceReader
 from emulator.traces.sender import TraceSender
 from emulator.traces.store import Batch, TraceStore

@@ -16,8 +16,8 @@ import openai
 import pytest
 from werkzeug.formparser import FormDataParser
 
-from emulator.cli import main
-from emulator.client_keys import InvalidClientKeys, entry, new_key, read
+from emulator.cli.commands import main
+from emulator.core.client_keys import InvalidClientKeys, entry, new_key, read
 from emulator.database import open_database
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from app import create_app
-from emulator import client_disconnect
-from emulator.settings import Settings
+from emulator.core import client_disconnect
+from emulator.settings.settings import Settings
 from emulator.web.middleware.disconnects import Disconnects
 from sandbox.engine import Limits
 from sandbox.programs.server import ProgramServer

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.client_keys import entry
+from emulator.core.client_keys import entry
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import OtherEndpoints, other_endpoints
 from tests.support.raw_http import fetch, send

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulator import logs
+from emulator.core import logs
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
 from tests.support.raw_http import fetch

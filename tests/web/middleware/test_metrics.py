@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app import create_app
-from emulator.client_keys import entry, new_key
-from emulator.settings import Settings
+from emulator.core.client_keys import entry, new_key
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.processes import proxy as proxy_process
 from tests.support.processes import wait_until

@@ -14,8 +14,8 @@ import openai
 import pytest
 import structlog
 
-from emulator import logs
-from emulator.client_keys import entry
+from emulator.core import logs
+from emulator.core.client_keys import entry
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
 from tests.support.processes import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from emulator import logs
+from emulator.core import logs
 from sandbox.fences import probes
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until

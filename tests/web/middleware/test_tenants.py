@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS

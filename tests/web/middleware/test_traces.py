@@ -13,9 +13,9 @@ from typing import Any
 import openai
 import pytest
 
+from emulator.core.events import ToolCall
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.database import open_database
-from emulator.events import ToolCall
-from emulator.protocol import ChatCompletionRequest
 from emulator.traces import Trace, TraceReader, Traces, timeline
 from emulator.traces.sender import TraceSender
 from emulator.traces.store import TraceStore

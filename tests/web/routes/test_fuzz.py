@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.mutations import mutated, request_bodies
 from tests.support.scripted import ScriptedUpstream

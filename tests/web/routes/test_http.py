@@ -9,8 +9,8 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.configuration import ConfigurationError, read
-from emulator.settings import Settings
+from emulator.settings.configuration import ConfigurationError, read
+from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
 from tests.support.raw_http import fetch, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream

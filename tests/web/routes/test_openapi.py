@@ -21,7 +21,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
 from app import create_app
-from emulator.settings import Settings
+from emulator.settings.settings import Settings
 from emulator.web.routes.openapi import BODIES, QUERIES, document
 from tests.conftest import StartProxy
 from tests.support.raw_http import send

@@ -1,6 +1,6 @@
 """A silent stream sends pings that clients count as events: their idle timers ignore comments.
 
-Only a chat has no such event; its clients get comments (tests/chat/test_chat.py).
+Only a chat has no such event; its clients get comments (tests/fronts/chat/test_chat.py).
 """
 
 from __future__ import annotations

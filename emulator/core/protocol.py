@@ -1,0 +1,320 @@
+"""The Chat Completions request: lenient about what clients send, strict about the fields that the proxy uses.
+
+Fields that the proxy does not use stay in ``model_extra`` and go upstream unchanged. Knows nothing of
+prompts, engines or Flask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic_core import PydanticUseDefault
+
+from emulator.core import json_codec
+from emulator.core.errors import BadRequest
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+# The proxy handles these fields itself; they are never sent upstream.
+EMULATED = frozenset(
+    {
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "functions",
+        "function_call",
+        "max_tool_calls",
+        "messages",
+        "stream",
+    }
+)
+
+_LONG = {"tools", "functions", "messages"}
+"""The fields among them that are slow to serialize."""
+
+_REMINDERS = re.compile(
+    r"(?:\s*<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>)+\s*", re.DOTALL
+)
+"""Claude Code adds such texts after results."""
+
+REASONING_SWITCHES = (
+    *("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"),
+    "chat_template_kwargs",
+)
+
+
+_CHAT_CLIENT = object()
+"""The context of a validation: the value is what a client of Chat Completions sent."""
+
+
+def _unless_a_client_sent_it(value: T, info: ValidationInfo) -> T:
+    if info.context is _CHAT_CLIENT:
+        raise PydanticUseDefault
+    return value
+
+
+OfOtherFronts = Annotated[T, BeforeValidator(_unless_a_client_sent_it), Field(exclude=True)]
+"""What the other fronts know of a request and Chat Completions has no field for. What a client sends under
+the name does not count: it cannot, for example, approve a call."""
+
+
+class Lenient(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class FunctionCall(Lenient):
+    name: str
+    arguments: str = "{}"
+
+
+class CustomCall(Lenient):
+    name: str
+    input: str = ""
+
+
+class HistoryCall(Lenient):
+    """A tool call in an assistant message of the history."""
+
+    id: str = ""
+    type: Any = "function"
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
+    server_label: OfOtherFronts[str | None] = None
+    """The server of a hosted call, whose name is then the tool's name at that server."""
+    caller: OfOtherFronts[str | None] = None
+    """The id of the program that made the call; None if the model did."""
+
+    @property
+    def as_function(self) -> FunctionCall | None:
+        """The call as a function call; a custom tool's call has the single argument ``input``."""
+        if self.custom is None:
+            return self.function
+        arguments = json_codec.dumps({"input": self.custom.input}).decode()
+        return FunctionCall(name=self.custom.name, arguments=arguments)
+
+
+class HistoryProgram(BaseModel):
+    """A program that the client's history shows, on the message with its first calls."""
+
+    id: str
+    code: str
+    result: str | None = None
+    """Its output; None if it has not ended."""
+    failed: bool = False
+    """The result is why it failed."""
+    fingerprint: str = ""
+    """With it any replica can continue the program (`fingerprints`)."""
+
+
+class Message(Lenient):
+    role: Role
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[HistoryCall] | None = None
+    tool_call_id: str | None = None
+    function_call: FunctionCall | None = None
+    is_error: Any = Field(default=None, exclude=True)
+    """True if a result is marked as a failure: Messages and Responses can do that, and here a chat too."""
+    approval: OfOtherFronts[bool | None] = None
+    """The client's decision about a hosted call, instead of its result; ``content`` is the reason."""
+    found_tools: OfOtherFronts[list[str] | None] = None
+    """The names of tools, or of their servers, that a search found: the model sees their stubs here."""
+    program: OfOtherFronts[HistoryProgram | None] = None
+    is_output: OfOtherFronts[bool] = False
+    """The output of a cell: the model reads it as the user's message."""
+    reasoning: OfOtherFronts[str] = ""
+    """The reasoning before an answer, which Responses and Messages send back: for native models."""
+    model_view: OfOtherFronts[Any] = None
+    """What the model saw of this answer (`history.ModelView`)."""
+
+    @property
+    def is_remark(self) -> bool:
+        """Whether a client added this message to a history on its own, so that it asks for nothing."""
+        reminds = self.role == "user" and _REMINDERS.fullmatch(self.text) is not None
+        return self.role in ("system", "developer") or (reminds and not self.other_parts)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the user asks or says something with this message."""
+        return self.role == "user" and not self.is_output and not self.is_remark
+
+    @property
+    def text(self) -> str:
+        """The message's text, without the parts that are not text."""
+        if isinstance(self.content, list):
+            return "\n".join(part["text"] for part in self.content if _is_text(part))
+        return self.content or ""
+
+    @property
+    def for_model(self) -> Self:
+        """The message for a model: a result that is marked as a failure says so."""
+        if self.is_error is not True or self.text.lstrip().lower().startswith("error"):
+            return self
+        if isinstance(self.content, list):
+            parts = [{"type": "text", "text": "Error:"}, *self.content]
+            return self.model_copy(update={"content": parts})
+        return self.model_copy(update={"content": f"Error:\n{self.content or ''}"})
+
+    @property
+    def other_parts(self) -> list[dict[str, Any]]:
+        """The parts that are not text: images, audio, files."""
+        if not isinstance(self.content, list):
+            return []
+        return [part for part in self.content if not _is_text(part)]
+
+
+class StreamOptions(Lenient):
+    include_usage: bool | None = None
+
+
+class AllowedTools(BaseModel):
+    mode: Literal["auto", "required"] = "auto"
+    tools: list[dict[str, Any]] = Field(min_length=1)
+
+
+class ToolChoice(Lenient):
+    """The object forms of ``tool_choice``."""
+
+    type: str
+    function: dict[str, Any] | None = None
+    custom: dict[str, Any] | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+class FunctionChoice(Lenient):
+    """The object form of the legacy ``function_call``."""
+
+    name: str
+
+
+class ChatCompletionRequest(Lenient):
+    model: str = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[dict[str, Any]] | None = None
+    function_choice: Literal["none", "auto"] | FunctionChoice | None = Field(
+        None, alias="function_call"
+    )
+    response_format: dict[str, Any] | None = None
+    max_tool_calls: int | None = Field(None, ge=1)
+    """The maximum number of interpreter cells, and of hosted calls, in one answer (Responses)."""
+    removed_tools: OfOtherFronts[list[str]] = []
+    """The names of tools, or of their servers, that the client removed during the conversation."""
+    listed_servers: OfOtherFronts[dict[str, list[dict[str, Any]]] | None] = None
+    """The tools of servers by label, as the history lists them: they are not listed again."""
+    shows_programs: OfOtherFronts[bool] = False
+    """The client sees programs, and says which tools they may call."""
+    n: int | None = Field(None, ge=1, le=128)
+    stop: str | list[str] | None = None
+
+    @property
+    def is_legacy(self) -> bool:
+        """Return True if the client uses ``functions`` and so expects calls as ``function_call``."""
+        return self.functions is not None and self.tools is None
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def reasoning_switches(self) -> str:
+        """The fields that turn a model's reasoning on and off, with any server, as canonical JSON."""
+        extra = self.model_extra or {}
+        switches = {name: extra[name] for name in REASONING_SWITCHES if name in extra}
+        try:
+            return json_codec.dumps(switches, option=json_codec.SORTED).decode()[:1000]
+        except TypeError:  # nested too deeply
+            return ""
+
+    def with_messages(self, messages: Sequence[Message]) -> Self:
+        """The same request with another history."""
+        return self.model_copy(update={"messages": [*messages]})
+
+    def upstream_fields(self, withheld_fields: Collection[str] = ()) -> dict[str, Any]:
+        """The fields that the client sent and that go upstream unchanged."""
+        fields = self.model_dump(
+            exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True
+        )
+        return {
+            name: value
+            for name, value in fields.items()
+            if name not in EMULATED and name not in withheld_fields
+        }
+
+
+def parse_chat(body: bytes) -> ChatCompletionRequest:
+    """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place."""
+    return validated(ChatCompletionRequest, read_object(body), context=_CHAT_CLIENT)
+
+
+def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
+    """Parse any request, from JSON or from form fields. Raises `BadRequest` as `parse_chat` does."""
+    return validated(model, read_object(body))
+
+
+def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object in ``body``. Raises `BadRequest`."""
+    try:
+        value = json_codec.loads(body) if isinstance(body, bytes) else body
+    except json_codec.NotJSON as error:
+        raise BadRequest(f"The request body is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadRequest("The request body must be a JSON object.")
+    return value
+
+
+_EXPECTED = "Input should be "
+_OBJECT = re.compile(r"a valid dictionary or instance of \w+")
+"""Pydantic's words for an object, with the name of a class here."""
+
+
+def validated(model: type[M], value: Any, place: str = "", context: object = None) -> M:
+    """Validate ``value`` as a ``model``. Raises `BadRequest`, whose ``param`` starts with ``place``."""
+    try:
+        return model.model_validate(value, context=context)
+    except ValidationError as error:
+        found = [
+            (_path(one["loc"], value, missing=one["type"] == "missing"), one["msg"])
+            for one in error.errors(include_url=False, include_input=False)
+        ]
+        # Of the branches of a union, the one that fits best fails at the deepest place.
+        inside = max((at for at, _ in found if at.startswith(found[0][0])), key=len)
+        expected = dict.fromkeys(
+            _OBJECT.sub("an object", text) for at, text in found if at == inside
+        )
+        problem = ", or ".join(expected).replace(f", or {_EXPECTED}", ", or ")
+        param = f"{place}.{inside}" if place and inside else place or inside
+        problem = problem.replace("tuple", "list")
+        raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error
+
+
+def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:
+    """Write the location ``("messages", 0, "role")`` as ``messages[0].role``.
+
+    Pydantic inserts the names of union branches into a location. A step that is not in the body is such a
+    name, unless it is the last step and the error is that it is missing.
+    """
+    path = ""
+    for depth, step in enumerate(location):
+        if isinstance(step, int):
+            path += f"[{step}]"
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        elif isinstance(value, Mapping) and (
+            step in value or (missing and depth == len(location) - 1)
+        ):
+            path += f".{step}" if path else step
+            value = value.get(step)
+    return path
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type") in ("text", "input_text") and isinstance(part.get("text"), str)

@@ -1,0 +1,52 @@
+"""The events of a message's stream -> the whole message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from emulator.core import json_codec
+from emulator.core.events import UpstreamAccepted
+
+Json = dict[str, Any]
+
+
+def collect(events: Iterable[Json | UpstreamAccepted]) -> Json:
+    """Fold a stream's events into the message."""
+    message: Json = {}
+    texts: list[str] = []
+    for event in events:
+        if isinstance(event, UpstreamAccepted):
+            continue
+        match event["type"]:
+            case "message_start":
+                message = {**event["message"], "content": []}
+            case "content_block_start":
+                message["content"].append(dict(event["content_block"]))
+                texts = []
+            case "content_block_delta":
+                _fold(message["content"][-1], event["delta"], texts)
+            case "content_block_stop":
+                _close(message["content"][-1], texts)
+            case "message_delta":
+                message |= {**event["delta"], "usage": event["usage"]}
+    return message
+
+
+def _fold(block: Json, delta: Json, texts: list[str]) -> None:
+    if delta["type"] == "signature_delta":
+        block["signature"] = delta["signature"]
+    else:
+        fields = ("text", "thinking", "partial_json", "content")
+        texts += [delta[field] for field in fields if field in delta]
+
+
+def _close(block: Json, texts: list[str]) -> None:
+    text = "".join(texts)
+    match block["type"]:
+        case "text" | "thinking" as field:
+            block[field] = text
+        case "compaction":
+            block["content"] = text
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
+            block["input"] = json_codec.loads(text or "{}")

@@ -1,0 +1,275 @@
+"""Answer events -> the events of a message's stream.
+
+The events follow the rules that Anthropic's SDKs check: ``message_start`` first; dense indices; each block
+started before its deltas and stopped before the next block; ``message_delta`` with the stop reason second to
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from emulator.answering.summary import collected
+from emulator.core import json_codec
+from emulator.core.events import (
+    AnswerEvent,
+    ArgumentsDelta,
+    CallStarted,
+    CodeComplete,
+    CodeFinished,
+    CodeStarted,
+    ContentDelta,
+    Finish,
+    FinishReason,
+    HostedCallFinished,
+    HostedCallStarted,
+    Logs,
+    ReasoningDelta,
+    ToolCall,
+    ToolsListed,
+    UpstreamAccepted,
+    Usage,
+    new_id,
+    pieces,
+    serialize_arguments,
+    with_call_deltas,
+)
+from emulator.fronts.anthropic.code_calls import CODE
+from emulator.fronts.anthropic.hosted_blocks import SERVER, call_block, result_block
+from emulator.fronts.anthropic.mcp_servers import LISTING
+
+Json = dict[str, Any]
+Events = Iterator[Json]
+
+
+_REASONS: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+
+
+class MessageWriter:
+    """Writes one message. ``thinks`` is True if the client asked for the model's reasoning; ``shows_lists``,
+    if the client knows lists of an MCP server's tools; ``code_caller`` is how blocks name code as the caller
+    of a tool, "" if they name no callers."""
+
+    def __init__(
+        self, model: str, *, thinks: bool, shows_lists: bool = False, code_caller: str = ""
+    ) -> None:
+        self._thinks = thinks
+        self._code_caller = code_caller
+        self._shows_lists = shows_lists
+        self._index = -1
+        self._open = ""
+        """The type of the open block, or ""."""
+        self._has_text = False
+        """Whether a text block has begun."""
+        self._cell_id = ""
+        """The id of the running cell's block."""
+        self._is_resumed = False
+        """The running cell's block is in an earlier answer."""
+        self._hosted_calls: dict[str, HostedCallStarted] = {}
+        """The hosted calls whose result block is not written yet, by id, in their order: so the next request
+        has the results in the order of the calls."""
+        self._hosted_results: dict[str, HostedCallFinished] = {}
+        self._container: Json | None = None
+        """Where code has run in this answer."""
+        self._accepted = UpstreamAccepted()
+        self._message: Json = {
+            "id": new_id("msg_"),
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _usage(Usage()),
+        }
+
+    def write(self, events: Iterable[AnswerEvent]) -> Iterator[Json | UpstreamAccepted]:
+        """Write the stream's events; `UpstreamAccepted` passes through."""
+        started = False
+        for event in with_call_deltas(events):
+            if isinstance(event, UpstreamAccepted):
+                self._accepted = event if event.container_id else self._accepted
+                yield event
+            if not started:
+                started = True
+                yield {"type": "message_start", "message": self._message}
+            yield from self._events(event)
+
+    def write_summary(
+        self, events: Iterator[AnswerEvent], tool_changes: Iterable[Json]
+    ) -> Iterator[Json | UpstreamAccepted]:
+        """Write the events of a message that consists of the summary in ``events``, and of the changes of the
+        tools in the messages that it replaces."""
+        for event in events:
+            if isinstance(event, UpstreamAccepted):
+                yield event
+                break
+        yield {"type": "message_start", "message": self._message}
+        text, usage = collected(events)
+        changes = [{"type": one["type"], "tool": one["tool"]} for one in tool_changes]
+        yield from self._start("compaction", content=None, tool_changes=changes)
+        yield self._delta("compaction_delta", content=text)
+        yield from self._close()
+        yield self._finish("compaction", None, usage)
+        yield {"type": "message_stop"}
+
+    def _events(self, event: AnswerEvent) -> Events:
+        match event:
+            case ReasoningDelta(text) if self._thinks:
+                yield from self._start("thinking", thinking="", signature="")
+                yield self._delta("thinking_delta", thinking=text)
+            case ContentDelta(text):
+                if self._has_text and self._open != "text":  # each block is a paragraph
+                    text = text.lstrip("\n")
+                if text:
+                    yield from self._start("text", text="")
+                    yield self._delta("text_delta", text=text)
+            case CallStarted():
+                yield from self._close()
+                caller = self._caller(event.caller)
+                yield from self._start("tool_use", id=event.id, name=event.name, input={}, **caller)
+            case ArgumentsDelta(text):
+                yield self._delta("input_json_delta", partial_json=text)
+            case ToolCall():
+                yield from self._close()
+            case ToolsListed() | HostedCallStarted() | HostedCallFinished():
+                yield from self._hosted(event)
+            case CodeStarted() | CodeComplete() | CodeFinished():
+                yield from self._cell(event)
+            case Finish(reason, usage):
+                yield from self._close()
+                yield from self._known_results()
+                yield self._finish(_REASONS[reason], event.stop_sequence, usage)
+                yield {"type": "message_stop"}
+
+    def _caller(self, cell: str) -> Json:
+        """The field of a call's block; ``cell`` is the one that makes the call, "" if the model does."""
+        code = {"type": self._code_caller, "tool_id": f"{SERVER}{cell}"}
+        return {"caller": code if cell else {"type": "direct"}} if self._code_caller else {}
+
+    def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
+        match event:
+            case ToolsListed(error=None) if self._shows_lists:
+                tools = [dict(tool) for tool in event.tools]
+                listed = {"mcp_server_name": event.server, "tools": tools}
+                yield from self._whole({"type": LISTING, **listed})
+            case HostedCallStarted():
+                self._hosted_calls[event.id] = event
+                yield from self._close()
+                yield from self._begin(call_block(event))
+                for piece in pieces(serialize_arguments(event.arguments, "function")):
+                    yield self._delta("input_json_delta", partial_json=piece)
+                yield from self._close()
+            case HostedCallFinished():
+                self._hosted_results[event.id] = event
+                if not self._open:
+                    yield from self._known_results()
+
+    def _cell(self, event: CodeStarted | CodeComplete | CodeFinished) -> Events:
+        match event:
+            case CodeStarted(key, resumes=resumes):
+                self._cell_id = f"{SERVER}{resumes or key}"
+                self._is_resumed = bool(resumes)
+            case CodeComplete(code):
+                self._container = _container(self._accepted)
+                if self._is_resumed:
+                    return
+                yield from self._close()
+                yield from self._start("server_tool_use", id=self._cell_id, name=CODE, input={})
+                for piece in pieces(json_codec.dumps({"code": code}).decode()):
+                    yield self._delta("input_json_delta", partial_json=piece)
+                yield from self._close()
+            case CodeFinished():
+                yield from self._cell_result(event)
+
+    def _start(self, kind: str, **fields: Any) -> Events:
+        """Start a block of this type, unless one is open already."""
+        if self._open == kind:
+            return
+        yield from self._close()
+        yield from self._known_results()
+        yield from self._begin({"type": kind, **fields})
+
+    def _begin(self, block: Json) -> Events:
+        self._index += 1
+        self._open = block["type"]
+        self._has_text |= self._open == "text"
+        yield {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _close(self) -> Events:
+        if self._open == "thinking":
+            # Clients send the signature back unread; the proxy ignores it.
+            yield self._delta("signature_delta", signature=new_id("sig_"))
+        if self._open:
+            yield {"type": "content_block_stop", "index": self._index}
+        self._open = ""
+
+    def _delta(self, kind: str, **fields: Any) -> Json:
+        delta = {"type": kind, **fields}
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _whole(self, block: Json) -> Events:
+        """A block without deltas."""
+        yield from self._begin(block)
+        yield from self._close()
+
+    def _known_results(self) -> Events:
+        """The results that are known, up to the first that is not."""
+        while (key := next(iter(self._hosted_calls), "")) in self._hosted_results:
+            result = self._hosted_results.pop(key)
+            yield from self._whole(result_block(self._hosted_calls.pop(key), result))
+
+    def _cell_result(self, event: CodeFinished) -> Events:
+        """The result of a cell. A cell that waits for a call has no result yet."""
+        if event.status == "incomplete":
+            return
+        result = {
+            "type": "code_execution_result",
+            "stdout": "".join(one.text for one in event.outputs if isinstance(one, Logs)),
+            "stderr": "",
+            "return_code": int(event.status == "failed"),
+            "content": [
+                {"type": "code_execution_output", "file_id": file.file_id} for file in event.files
+            ],
+        }
+        yield from self._start(
+            "code_execution_tool_result", tool_use_id=self._cell_id, content=result
+        )
+        yield from self._close()
+
+    def _finish(self, reason: str, stop_sequence: str | None, usage: Usage) -> Json:
+        delta: Json = {"stop_reason": reason, "stop_sequence": stop_sequence}
+        if stop_sequence is not None and reason == "end_turn":
+            delta["stop_reason"] = "stop_sequence"
+        if self._container:
+            delta["container"] = self._container
+        return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
+
+
+def _container(accepted: UpstreamAccepted) -> Json:
+    expires_at = datetime.fromtimestamp(accepted.container_expires_at, UTC)
+    return {"id": accepted.container_id, "expires_at": f"{expires_at:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def _usage(usage: Usage) -> Json:
+    details = usage.details.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    read = cached if isinstance(cached, int) else 0
+    details = usage.details.get("completion_tokens_details")
+    thinking = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    counted = {"output_tokens_details": {"thinking_tokens": thinking}}
+    return {
+        # In this API, input_tokens does not include the tokens read from a cache.
+        "input_tokens": max(usage.prompt_tokens - read, 0),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.completion_tokens,
+        **(counted if isinstance(thinking, int) else {}),
+    }

@@ -1,0 +1,101 @@
+"""Find where an answer names files that its code wrote (``container_file_citation`` annotations), or pages
+that a web search found (``url_citation``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from emulator.core.events import CreatedFile
+from emulator.fronts.responses.items import Json
+from emulator.hosted.search_results import FoundPage
+
+# A reply may repeat a name endlessly.
+MAX_PLACES = 16
+
+
+class Citations:
+    """What the messages of one answer may cite."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, CreatedFile] = {}
+        self._uncited: dict[str, CreatedFile] = {}
+        self._pages: dict[str, FoundPage] = {}
+
+    def add_files(self, files: Iterable[CreatedFile]) -> None:
+        """A cell has written or changed these files."""
+        for file in files:
+            self._files[file.file_id] = self._uncited[file.file_id] = file
+
+    def add_pages(self, pages: Iterable[FoundPage]) -> None:
+        """A web search has found these pages."""
+        self._pages |= {page.url: page for page in pages}
+
+    @property
+    def has_uncited_files(self) -> bool:
+        return bool(self._uncited)
+
+    def of(self, text: str, *, last: bool) -> list[Json]:
+        """The annotations of a message; the ``last`` one cites all files that no message has named, at its
+        end."""
+        places = _places(text, [*self._files.values()])
+        for file, _, _ in places:
+            self._uncited.pop(file.file_id, None)
+        if last:
+            places += [(file, len(text), len(text)) for file in self._uncited.values()]
+            self._uncited.clear()
+        return [*(_citation(*place) for place in places), *_url_citations(text, self._pages)]
+
+
+def _places(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
+    """Return the places, in order, where ``text`` names one of ``files`` by its path.
+
+    A place is a file with start and end in characters; a client may replace ``text[start:end]``, which
+    includes ``sandbox:``, with a link.
+    """
+    places = [
+        (file, *found.span())
+        for file in files
+        for found in islice(_mentions(file.path, text), MAX_PLACES)
+    ]
+    return sorted(places, key=lambda place: place[1:])
+
+
+def _citation(file: CreatedFile, start: int, end: int) -> Json:
+    return {
+        "type": "container_file_citation",
+        "container_id": file.container_id,
+        "file_id": file.file_id,
+        "filename": PurePosixPath(file.path).name,
+        "start_index": start,
+        "end_index": end,
+    }
+
+
+def _url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:
+    """The annotations of the pages, by URL, that ``text`` names; a Markdown link counts as a whole."""
+    return [
+        {
+            "type": "url_citation",
+            "url": url,
+            "title": page.title or url,
+            "start_index": found.start(),
+            "end_index": found.end(),
+        }
+        for url, page in pages.items()
+        for found in islice(_links(url, text), MAX_PLACES)
+    ]
+
+
+def _links(url: str, text: str) -> Iterator[re.Match[str]]:
+    address = re.escape(url)
+    return re.finditer(rf"\[[^\[\]\n]{{0,300}}\]\({address}\)|{address}(?![\w/?&=#%-])", text)
+
+
+def _mentions(path: str, text: str) -> Iterator[re.Match[str]]:
+    spellings = "|".join(re.escape(spelling) for spelling in dict.fromkeys((path, quote(path))))
+    # A longer path, or the same path with another suffix, is a different file. A full stop may follow.
+    return re.finditer(rf"(?<![\w/])(?:sandbox:)?(?:{spellings})(?![\w/-])(?!\.\w)", text)

@@ -1,0 +1,316 @@
+"""Answer a Responses request: request -> items and history -> chat request -> answer -> stream.
+
+Knows nothing of Flask.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import structlog
+
+from emulator.answering import summary
+from emulator.answering.pipeline import Pipeline
+from emulator.answering.relay import expand_relayed_chunks
+from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.core.errors import BadRequest, EmulatorError
+from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
+from emulator.fronts.responses import compaction, items
+from emulator.fronts.responses.chat import chat_request, client_places
+from emulator.fronts.responses.configuration import EffectiveSettings
+from emulator.fronts.responses.conversations import Conversations
+from emulator.fronts.responses.event_log import EventLog
+from emulator.fronts.responses.history import messages
+from emulator.fronts.responses.hosted_items import check_approvals, listed_servers, used_containers
+from emulator.fronts.responses.items import Json
+from emulator.fronts.responses.loaded_tools import with_loads
+from emulator.fronts.responses.request import ResponseRequest
+from emulator.fronts.responses.response import initial_response
+from emulator.fronts.responses.stored import StoredResponses
+from emulator.fronts.responses.tools import added_tools, to_chat_tools
+from emulator.fronts.responses.writer import ResponseWriter, usage_json
+from emulator.settings.settings import Order
+from emulator.upstream.metering import estimate_tokens
+
+log = structlog.get_logger()
+
+_FULL = 0.8
+"""The part of a model's context that a prompt may take without compaction, if the client does not say it."""
+_WORTH = 0.25
+"""The part of the threshold that a summary must replace: it costs a model turn."""
+_ENDS = ("response.completed", "response.incomplete")
+_ANSWERED_WITH_WORDS = {"tools": None, "tool_choice": "none", "text": None}
+
+StreamEvents = Iterator[Json | UpstreamAccepted]
+
+
+@dataclass(frozen=True)
+class ResponseStream:
+    """The stream of one response."""
+
+    writer: ResponseWriter
+    """Writes the events after a failure."""
+    events: StreamEvents
+    """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
+    unsupported_tools: tuple[str, ...]
+    """The types of hosted tools that were removed from the request."""
+    initial: Json
+    """The response before its first item."""
+    save: Callable[[Json], bool]
+    """Stores the response in its current state. Returns False if that failed, or the client does not want it
+    (``store: false``)."""
+
+    def failed(self, error: EmulatorError) -> Json:
+        """The response after a failure."""
+        response: Json = self.writer.failed(error)["response"]
+        return response
+
+
+@dataclass(frozen=True)
+class _ReadRequest:
+    answer_request: AnswerRequest
+    request: ResponseRequest
+    """With the settings in effect."""
+    compacts: bool
+    """The answer is a summary that replaces the conversation."""
+    history: list[Json]
+    """The items of earlier responses."""
+    input_items: list[Json]
+    added_tools: list[Json]
+    """The tools that items add."""
+
+
+@dataclass(frozen=True)
+class ResponseFront:
+    pipeline: Pipeline
+    stored: StoredResponses
+    conversations: Conversations
+
+    def answer(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        order: Order | None = None,
+    ) -> ResponseStream:
+        """Start the answer. Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event."""
+        read = self._read(client, request, input_items, order=order)
+        answer_request, input_items, tools = (
+            read.answer_request,
+            read.input_items,
+            read.added_tools,
+        )
+        answer = self._events(answer_request)
+        if not read.compacts and (threshold := self._threshold(read)):
+            limited = replace(answer_request, longest_prompt=threshold)
+            compacted = partial(self._compacted, client, request, input_items, order, answer)
+            answer = self._or_compacted(limited, compacted)
+        items_so_far = [*read.history, *input_items]
+        if read.compacts:
+            answer = summary.summarized(answer)
+        answer = with_loads(answer, request.tools or (), items_so_far, answer_request.hosted)
+        start, event_log = initial_response(read.request), EventLog()
+        writer = ResponseWriter(start, tools)
+        events = writer.write(event_log.record(answer))
+        save: Callable[[Json], bool] = _do_not_save
+        if request.store is not False:
+            save = partial(self.stored.save, client, input_items=input_items)
+            if request.stream or request.background:
+                recorded = (client, start, event_log, tools, writer.pings)
+                events = _before_end(lambda _: self.stored.save_stream(*recorded), events)
+        if request.conversation is not None:
+            save = self._save_in_conversation(save, client, request.conversation, input_items)
+        if save is not _do_not_save:
+            events = _before_end(save, events)
+        if request.conversation is not None:
+            turn = self.conversations.turn(client, request.conversation, read.history)
+            events = _within(turn, events)
+        return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
+
+    def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
+        return expand_relayed_chunks(request, self.pipeline.answer(request))
+
+    def _or_compacted(
+        self, request: AnswerRequest, compacted: Callable[[], Iterator[AnswerEvent]]
+    ) -> Iterator[AnswerEvent]:
+        """The answer; or the ``compacted`` conversation's, if the model would be asked with too long a
+        prompt: a program that goes on needs none."""
+        try:
+            yield from self._events(request)
+        except PromptTooLong:
+            yield from compacted()
+
+    def _compacted(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        order: Order | None,
+        whole: Iterator[AnswerEvent],
+    ) -> Iterator[AnswerEvent]:
+        """The summary and the answer after it; ``whole`` if there is no summary."""
+        summary_request = self._read(client, request, input_items, compacts=True).answer_request
+        after = partial(self._after_summary, client, request, input_items, order)
+        return summary.with_summary(self._events(summary_request), whole, after)
+
+    def _threshold(self, read: _ReadRequest) -> int:
+        """The tokens of a prompt above which the conversation is compacted first; 0 if it never is.
+
+        Raises `BadRequest`.
+        """
+        managed = read.request.context_management
+        if not managed:
+            return 0
+        answer_request = read.answer_request
+        threshold = managed[0].compact_threshold
+        if threshold is None:
+            threshold = int(_FULL * answer_request.route.context_length)
+        if not threshold:
+            place = "context_management[0].compact_threshold"
+            raise BadRequest(f"{place} is missing: the model's context is not known.", place)
+        others = ("assistant", "tool")  # what users say stays
+        replaced = [m.model_dump() for m in answer_request.chat.messages if m.role in others]
+        return threshold if estimate_tokens(replaced) > _WORTH * threshold else 0
+
+    def _after_summary(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        order: Order | None,
+        text: str,
+    ) -> Iterator[AnswerEvent]:
+        """The answer to the conversation that the summary replaces."""
+        item = compaction.compaction_item(new_id("cmp_"), text)
+        read = self._read(client, request, [*input_items, item], order=order)
+        return self._events(read.answer_request)
+
+    def _save_in_conversation(
+        self, save: Callable[[Json], bool], client: str, key: str, input_items: list[Json]
+    ) -> Callable[[Json], bool]:
+        """Return ``save``, extended to add a finished turn to the conversation."""
+
+        def save_both(response: Json) -> bool:
+            is_saved = save(response)
+            if response["status"] in ("completed", "incomplete"):
+                try:
+                    self.conversations.add(client, key, [*input_items, *response["output"]])
+                except EmulatorError as error:  # the client gets its answer anyway
+                    log.warning("turn not added to its conversation", reason=error.message)
+            return is_saved
+
+        return save_both
+
+    def input_tokens(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
+        """Estimate the tokens of the prompt. Raises as `answer`."""
+        answer_request = self._read(client, request, input_items).answer_request
+        tokens = self.pipeline.prompt_tokens(answer_request)
+        return {"object": "response.input_tokens", "input_tokens": tokens}
+
+    def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
+        """Replace the conversation with the user's messages and the model's summary. Raises
+        `EmulatorError`."""
+        read = self._read(client, request, input_items, compacts=True)
+        answer = expand_relayed_chunks(
+            read.answer_request, self.pipeline.answer(read.answer_request)
+        )
+        text, usage = summary.collected(answer)
+        return {
+            "id": new_id("resp_"),
+            "object": "response.compaction",
+            "created_at": int(time.time()),
+            "output": compaction.compacted([*read.history, *read.input_items], text),
+            "usage": usage_json(usage),
+        }
+
+    def _read(
+        self,
+        client: str,
+        request: ResponseRequest,
+        input_items: list[Json],
+        *,
+        order: Order | None = None,
+        compacts: bool = False,
+    ) -> _ReadRequest:
+        """Read a request and its history; with ``compacts``, or if its input ends with a trigger, as a
+        request for a summary. Raises as `answer`."""
+        compacts = compacts or compaction.is_triggered(input_items)
+        input_items = compaction.without_trigger(input_items)
+        input_items = self.stored.resolved(client, input_items)
+        history = self.stored.history(client, request.previous_response_id)
+        if request.conversation is not None:
+            history = self.conversations.get(client, request.conversation).items
+        before = items.parse(self.stored.with_outputs(client, history), "previous_response")
+        new = items.parse(self.stored.with_outputs(client, input_items))
+        if request.previous_response_id is not None:
+            items.check_outputs(before, new)
+        parsed_items = [*before, *new]
+        check_approvals(history, input_items)
+        configuration = (
+            EffectiveSettings(request)
+            .updated(history, "previous_response")
+            .updated(input_items, "input")
+        )
+        tools = request.tools or []
+        added = added_tools(history, tools, "previous_response")
+        added += added_tools(input_items, [*tools, *(tool for _, tool in added)], "input")
+        offered = to_chat_tools([]) if compacts else to_chat_tools(tools, added)
+        answered = configuration.request
+        try:
+            chat_messages = messages(parsed_items)
+            if compacts:
+                if not chat_messages:
+                    raise BadRequest(
+                        "input is missing: there is nothing to summarize.", param="input"
+                    )
+                chat_messages.append(summary.question())
+                answered = answered.model_copy(update=_ANSWERED_WITH_WORDS)
+            containers = used_containers([*history, *input_items])
+            chat = chat_request(answered, chat_messages, offered.tools, containers)
+            listed = listed_servers([*history, *input_items])
+            update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
+            chat = chat.model_copy(update=update)
+            answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
+            answer_request = replace(answer_request, shows_hosted=True)
+        except EmulatorError as error:
+            places = client_places(answered, offered.places, configuration.format_place)
+            raise error.moved(places) from error
+        return _ReadRequest(
+            answer_request,
+            configuration.request,
+            compacts,
+            history,
+            input_items,
+            [tool for _, tool in added],
+        )
+
+
+def _do_not_save(response: Json) -> bool:  # noqa: ARG001
+    """The ``save`` of a response with ``store: false``."""
+    return False
+
+
+def _before_end(save: Callable[[Json], object], events: StreamEvents) -> StreamEvents:
+    """Pass on the events, and save the response before its client receives the last event."""
+    for event in events:
+        if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
+            save(event["response"])
+        yield event
+
+
+def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:
+    with turn:
+        yield from events
+
+
+def last(events: StreamEvents) -> Json:
+    """Read a stream to its end and return the last event. Raises `EmulatorError`."""
+    [event] = deque(
+        (event for event in events if not isinstance(event, UpstreamAccepted)), maxlen=1
+    )
+    return event

@@ -1,0 +1,210 @@
+"""The history as the model reads it: calls as Python blocks, their results as user messages.
+
+A model without tool calling knows neither the tool role nor ``tool_calls``. If the model saw more than the
+client's messages show, a `TranscriptSpan` replaces them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from emulator.core.protocol import FunctionCall, Message
+from emulator.rendering.python_calls import fenced, summarize_call, write_call
+from emulator.tools.toolset import Toolset
+
+# In the installed package, or at the top of the checkout.
+_FOLDERS = [Path(__file__).parents[1] / "prompts", Path(__file__).parents[2] / "prompts"]
+_PROMPTS = Environment(
+    loader=FileSystemLoader(_FOLDERS),
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701  # (the reader is a model, not a browser)
+    keep_trailing_newline=False,
+)
+_PROMPTS.filters["fenced"] = fenced
+_PROMPTS.filters["json"] = partial(json.dumps, ensure_ascii=False)
+
+_UNKNOWN_CALL = "a call that is no longer part of this conversation"
+
+ModelMessage = dict[str, Any]
+WriteMessage = Callable[[str, Sequence[FunctionCall], Toolset], str]
+"""Text and calls of a message of the model -> the message as the model wrote it."""
+
+
+@dataclass(frozen=True)
+class TranscriptSpan:
+    """What the model saw instead of the client's messages from ``start`` to before ``stop``."""
+
+    start: int
+    stop: int
+    messages: Sequence[ModelMessage]
+
+
+@dataclass(frozen=True)
+class RenderedResult:
+    """A result and a summary of its call."""
+
+    call: str
+    content: str
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template from prompts/."""
+    return _template(template).render(**values)
+
+
+@cache  # the environment would look at the file's time for each rendering
+def _template(name: str) -> Template:
+    template = _PROMPTS.get_template(name)
+    template.globals = dict(template.globals)  # each rendering copies it, a ChainMap slowly
+    return template
+
+
+def transcript(
+    messages: Sequence[Message],
+    toolset: Toolset,
+    spans: Sequence[TranscriptSpan] = (),
+    message: WriteMessage | None = None,
+) -> list[ModelMessage]:
+    """Render the history without the tool role; ``spans`` are in order and do not overlap. ``message`` writes
+    the model's own messages; without it only calls are rewritten, as Python."""
+    rendered: list[ModelMessage] = []
+    summaries: dict[str, str] = {}
+    at = 0
+    for span in spans:
+        rendered += _rendered(messages[at : span.start], summaries, toolset, message)
+        rendered += span.messages
+        for one in messages[span.start : span.stop]:
+            summaries |= _summaries(one, toolset)
+        at = span.stop
+    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, message)])
+
+
+def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
+    """The assistant's calls, as `transcript` writes them."""
+    return [
+        write_call(function, toolset) for message in messages for _, function in _calls(message)
+    ]
+
+
+def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str, RenderedResult]:
+    """The results in ``messages`` by call id; ``messages`` contain the calls too."""
+    summaries: dict[str, str] = {}
+    results: dict[str, RenderedResult] = {}
+    for message in messages:
+        summaries |= _summaries(message, toolset)
+        if _is_result(message) and (key := message.tool_call_id):
+            results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.for_model.text)
+    return results
+
+
+def other_parts(messages: Sequence[Message]) -> list[Any]:
+    """The images and files in the results in ``messages``."""
+    return [part for m in messages if _is_result(m) for part in m.other_parts]
+
+
+def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Join neighbours with the same role: many chat templates require alternating roles."""
+    turns: list[ModelMessage] = []
+    for message in messages:
+        if turns and turns[-1]["role"] == message["role"]:
+            content = joined(turns[-1]["content"], message["content"])
+            turns[-1] = {"role": message["role"], "content": content}
+        else:
+            turns.append(message)
+    return turns
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Join two contents, each a text or a list of parts."""
+    if not second:
+        return first
+    if isinstance(first, str) and isinstance(second, str):
+        return "\n\n".join(text for text in (first, second) if text)
+    return [*_parts(first), *_parts(second)]
+
+
+def _rendered(
+    messages: Sequence[Message],
+    summaries: dict[str, str],
+    toolset: Toolset,
+    write: WriteMessage | None,
+) -> list[ModelMessage]:
+    """``summaries``: call id -> summary; the calls of ``messages`` are added."""
+    rendered: list[ModelMessage] = []
+    results: list[RenderedResult] = []
+    parts: list[Any] = []
+
+    def flush() -> None:
+        if results:
+            content = render("results.jinja", results=results)
+            rendered.append({"role": "user", "content": joined(content, [*parts])})
+            results.clear()
+            parts.clear()
+
+    for message in messages:
+        if _is_result(message):
+            call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
+            results.append(RenderedResult(call, message.for_model.text))
+            parts += message.other_parts
+            continue
+        flush()
+        # Text parts become one text: not every chat template accepts a list.
+        content: Any = message.content if message.other_parts else message.text
+        if calls := [*_calls(message)]:
+            summaries |= _summaries(message, toolset)
+        if message.role == "assistant" and write is not None:
+            content = write(message.text, [function for _, function in calls], toolset)
+        elif message.role == "assistant" and calls:
+            source = "\n".join(write_call(function, toolset) for _, function in calls)
+            content = render("calls.jinja", text=message.text, source=source)
+        role = "system" if message.role == "developer" else message.role
+        if role == "system" and not content:  # it adds tools that do not exist
+            continue
+        rendered.append({"role": role, "content": content})
+    flush()
+    return rendered
+
+
+def _is_result(message: Message) -> bool:
+    return message.role in ("tool", "function")
+
+
+def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
+    """A message's calls, each with the id or name that its result refers to."""
+    for call in message.tool_calls or ():
+        if (function := call.as_function) is not None:
+            yield call.id, function
+    if message.function_call is not None:
+        yield message.function_call.name, message.function_call
+
+
+def _summaries(message: Message, toolset: Toolset) -> dict[str, str]:
+    """The summary of each call of a message, shown next to its result."""
+    calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
+    if not calls:
+        return {}
+    counts = Counter(text for _, text in calls)
+    seen: Counter[str] = Counter()
+    summaries: dict[str, str] = {}
+    for key, text in calls:
+        seen[text] += 1
+        # Calls with equal summaries may differ in the part that is cut.
+        place = f" (number {seen[text]})" if counts[text] > 1 and "... [" in text else ""
+        summaries[key] = text + place
+    return summaries
+
+
+def _parts(content: Any) -> Iterator[Any]:
+    if isinstance(content, str):
+        if content:
+            yield {"type": "text", "text": content}
+    else:
+        yield from content

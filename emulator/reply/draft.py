@@ -1,0 +1,418 @@
+"""The code of a reply: its blocks, and what becomes of each. Knows nothing of prose or HTTP.
+
+For each block: `start_block`, `feed` for its text, `end_block`, and, if the block is still `is_unsettled`,
+`settle` once it is known whether the reply is that block alone: `judge` decides whether it runs.
+
+A block that runs is a part of the program (`reply_program`) or, with a code interpreter, the cell
+(`reply_cell`). After each new statement that calls a tool the program runs from its start, and its new calls
+are sent, as soon as the block is known to run, until
+
+* the program waits for results: later blocks are read for their statements, but nothing more runs;
+* the program is rejected: its diagnostics say why;
+* the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
+
+A block that is neither is returned as text, one about which the model is asked as `HeldText`:
+`run_doubtful` runs it after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Literal
+
+from emulator.conversation.forced_call import ForcedCall
+from emulator.core.events import AnswerEvent, ToolCall
+from emulator.programs.saved import SavedProgram
+from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.open_text import SYNTAXES
+from emulator.reading.readers import READERS, Unreadable
+from emulator.reply.continuation import TAIL
+from emulator.reply.draft_block import LABEL, DraftBlock
+from emulator.reply.early_call import EarlyCall
+from emulator.reply.judge import BlockOutcome, Decision, Judge, Place
+from emulator.reply.quotations import Quotations
+from emulator.reply.recording import record_block, record_shown
+from emulator.reply.reply_cell import ReplyCell
+from emulator.reply.reply_program import ReplyProgram, incomplete_call
+from emulator.reply.statement_reader import StatementReader
+from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
+from emulator.tools.tool import Tool
+
+
+class HeldText(str):
+    """A block about which the model is asked: the user reads it if it does not run."""
+
+    __slots__ = ()
+
+
+class Draft:
+    """Collects the blocks of one reply that call offered tools, and runs them."""
+
+    def __init__(
+        self,
+        program: ReplyProgram,
+        judge: Judge,
+        quotations: Quotations,
+        *,
+        cell: ReplyCell | None = None,
+        stream_calls: Literal["delta", "statement", "block"] = "statement",
+        stream_arguments: bool = False,
+        shown: Callable[[DraftBlock], str] = lambda block: block.as_shown,
+        forced: ForcedCall | None = None,
+    ) -> None:
+        """``cell`` with a code interpreter: blocks are then judged at their end. ``stream_calls`` as the
+        setting: with "delta" the first call is decided as soon as it has a long text, and with
+        ``stream_arguments`` sent while the model is still writing it. ``shown`` writes a block
+        that does not run for the user; ``forced`` is the only call that the reply may make."""
+        self.program = program
+        self._cell = cell
+        self._judge = judge
+        self._quotations = quotations
+        self._shown = shown
+        self._forced = forced
+        self._reader = StatementReader(
+            program.toolset, quotations, program.foreign, forced=forced is not None
+        )
+        self._stream_calls = stream_calls
+        self._stream_arguments = stream_arguments
+        self.names = cell.names if cell else self._reader.names
+        self.truncated_block = ""
+        self.uses_label = False
+        """Whether a block was labelled as the prompt says."""
+        self._block: DraftBlock | None = None
+        """The block that is being read."""
+        self._unsettled: list[DraftBlock] = []
+        """Blocks in a row about which the rest of the reply decides."""
+        self._quoted: list[DraftBlock] = []
+        """The blocks in which another author's calls were found."""
+        self._doubtful: list[DraftBlock] = []
+        """The blocks about which the model is asked."""
+        self._shown_after_calls = False
+        self._last_dialect = "python"
+
+    @property
+    def offered_names(self) -> list[str]:
+        """The Python names of the offered functions."""
+        return sorted(self.program.toolset.names)
+
+    @property
+    def has_code(self) -> bool:
+        """Whether a program or a cell has started: text after it is not prose."""
+        return self.program.has_code or (self._cell is not None and self._cell.has_code)
+
+    @property
+    def code(self) -> str:
+        return (self._cell.code if self._cell else "") or self.program.so_far.source
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [*self.program.calls, *(self._cell.calls if self._cell else ())]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the rest of the reply can be skipped: the code waits for results, or is rejected.
+
+        The current block is still read to its end, because its rest runs when the results arrive.
+        """
+        if self.program.diagnostics:
+            return True
+        if self._block is not None:
+            return False
+        if self._cell is not None and self._cell.has_code:
+            return True
+        return self.program.waits and not (self._unsettled or self.expects_blocks)
+
+    @property
+    def expects_blocks(self) -> bool:
+        """Whether the program waits after an element or JSON: models write parallel calls as several blocks,
+        and the rest runs when the results arrive."""
+        return self.program.needs_result and self._last_dialect != "python"
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the rest of the reply decides about the last blocks (`settle`)."""
+        return bool(self._unsettled)
+
+    def waits_with(self, dialect: str, raw: str) -> bool:
+        """Return True if a block that begins like this may wait with the unsettled ones."""
+        if any(block.cell is not None for block in self._unsettled):
+            return False
+        if self._cell is not None and dialect == "python":
+            return False  # what became of the calls before it decides whether it is a cell
+        return not DraftBlock(dialect, READERS[dialect](self.names), [raw], True).is_trusted
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None if the reply has no code."""
+        program = self.program
+        if self._cell is not None and self._cell.verdict is not None:
+            return self._cell.verdict
+        if self.calls:
+            return FinalReply()
+        if program.diagnostics:
+            facts = {"diagnostics": program.diagnostics, "output": program.output}
+            return UnusableReply("invalid", facts)
+        if self.truncated_block:
+            return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
+        if self._quoted and not self.has_code:
+            quoted = [text for block in self._quoted for text in block.quoted]
+            return UnusableReply("quoted", {"quoted": quoted})
+        if self._doubtful and not self.has_code:
+            blocks = [(block.cell or block.inner).strip() for block in self._doubtful]
+            faults = [fault for block in self._doubtful for fault in self._faults(block)]
+            return UnusableReply("doubtful", {"quoted": blocks, "diagnostics": faults})
+        if program.has_code:
+            return UnusableReply("output", {"diagnostics": program.output})
+        return None
+
+    def saved_program(self) -> SavedProgram | None:
+        """The program to resume when its results arrive; None if it was not read to its end. A cell is not
+        stored: it waits in its kernel."""
+        unread = self.truncated_block or self._quoted or self._shown_after_calls
+        return None if unread or not self.program.calls else self.program.saved()
+
+    # The blocks
+
+    def start_block(
+        self, dialect: str, raw: str, *, in_a_row: bool = False
+    ) -> Iterator[AnswerEvent]:
+        """Start a block; ``in_a_row`` if there is no prose between it and the previous block."""
+        block = DraftBlock(dialect, READERS[dialect](self._reader.names), [raw], in_a_row)
+        self._block = block
+        if block.label == LABEL:  # later blocks of the conversation are judged by it
+            self.uses_label = self._judge.uses_label = True
+        if self._cell is not None:
+            is_python = self._cell.is_python(block) and not self.program.calls
+            if is_python and self._judge.decides_cells_early(block):
+                yield from self._cell.start()
+        # Only the first block: later calls may have to wait for its calls.
+        elif self._stream_calls == "delta" and self.program.early is None and dialect in SYNTAXES:
+            self.program.early = block.early = EarlyCall(
+                dialect,
+                self.program.toolset,
+                self.program.first_id,
+                is_free=lambda tool: self._is_free(block, tool),
+                quotes=self._quotations.begins_call,
+                streams=self._stream_arguments,
+            )
+
+    def _is_free(self, block: DraftBlock, tool: Tool) -> bool:
+        """Return True if a call can be sent before its block ends."""
+        if self.program.repeats_tool(tool.name):
+            return False
+        block.tools.add(tool.python_name)
+        return self._judge.decides_early(block)
+
+    def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
+        """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
+        does."""
+        block = self._opened()
+        block.pieces.append(raw)
+        block.text.append(text)
+        if self._cell is not None:
+            yield from self._cell.feed(text)
+            return
+        if block.early is not None and not block.statements:
+            yield from block.early.feed(text)
+        calling = self._reader.feed(block, text)
+        if calling and self._stream_calls != "block" and self._runs_early(block):
+            block.has_run = True
+            yield from self._run(block)
+
+    def _runs_early(self, block: DraftBlock) -> bool:
+        """Return True if calls of an unfinished block can be sent."""
+        if block.is_committed:
+            return True
+        if self._unsettled or self._forced:  # an object may be the forced call's arguments
+            return False
+        return self._judge.decides_early(block)
+
+    def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
+        """End the block. Yields its calls, or the block as text if it is not code to run.
+
+        With ``cut_off`` only complete statements count, and ``truncated_block`` is set. Raises
+        `ModelFailed` if a call that was streamed early did not become one.
+        """
+        block = self._opened()
+        block.pieces.append(raw)
+        self._block = None
+        if self._cell is not None:
+            # After calls a block is a part of their program: it waits for their results.
+            may_be_cell = not self.program.calls
+            if may_be_cell and (yield from self._end_cell(self._cell, block, cut_off=cut_off)):
+                return
+            self._reader.feed(block, block.inner)
+        self._last_dialect = block.dialect
+        if not cut_off:
+            self._reader.close(block)
+        elif block.is_program or block.means_a_call(self._reader.names) or self._forced:
+            # The last statement may look complete and still be truncated.
+            self.truncated_block = block.raw
+        record_block(
+            block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
+        )
+        open_ = bool(self._unsettled) or self._judge.decide(block).outcome is BlockOutcome.OPEN
+        is_call = block.is_program or block.means_a_call(self._reader.names)
+        if cut_off:
+            yield from self.settle(Place.LAST)
+        elif open_ and is_call and not block.is_committed:
+            self._unsettled.append(block)
+            return
+        yield from self._settle(block, Place.LAST, cut_off=cut_off)
+
+    def settle(self, place: Place) -> Iterator[AnswerEvent | str]:
+        """Decide what the last blocks are. Yields as `end_block` does."""
+        blocks, self._unsettled = self._unsettled, []
+        for block in blocks:
+            if self._cell is not None and block.cell is not None:
+                yield from self._settle_cell(self._cell, block, place)
+            else:
+                yield from self._settle(block, place)
+
+    def _end_cell(
+        self, cell: ReplyCell, block: DraftBlock, *, cut_off: bool
+    ) -> Generator[AnswerEvent | str, None, bool]:
+        """Returns False if the block is no cell."""
+        code = cell.code_of(block)
+        if code is None or cut_off:
+            was_sent = cell.is_started
+            yield from cell.abandon(has_code=cut_off)
+            return was_sent and code is not None
+        cell.mark(block, code)
+        if block.is_quoted:
+            self._quoted.append(block)
+            if cell.is_started:
+                yield from cell.abandon(has_code=False)
+            else:
+                yield block.as_shown
+        else:
+            yield from self._settle_cell(cell, block)
+        return True
+
+    def _settle_cell(
+        self, cell: ReplyCell, block: DraftBlock, place: Place | None = None
+    ) -> Iterator[AnswerEvent | str]:
+        decision = self._judge.decide_cell(block, place)
+        if decision.outcome is BlockOutcome.RUNS or cell.is_started:
+            yield from cell.accept(block)
+        elif decision.outcome is BlockOutcome.OPEN:
+            self._unsettled.append(block)
+        else:
+            yield self._show(block, decision)
+
+    def _settle(
+        self, block: DraftBlock, place: Place, *, cut_off: bool = False
+    ) -> Iterator[AnswerEvent | str]:
+        if self._forced and not cut_off and self._is_object(block, self._forced):
+            yield block.as_shown
+            return
+        means_call = block.is_program or block.means_a_call(self._reader.names)
+        unknown = [] if means_call or cut_off else self._judge.unknown_calls(block)
+        decision = self._judge.decide(block, place)
+        runs = block.is_committed or decision.outcome is BlockOutcome.RUNS
+        if block.is_quoted and decision.outcome is not BlockOutcome.SHOWN:
+            self._quoted.append(block)
+            runs, unknown = True, []
+        if runs or not (means_call or unknown):
+            yield from self._run_block(block, unknown, means_call=means_call, cut_off=cut_off)
+        elif decision.outcome is BlockOutcome.SHOWN or not cut_off:
+            yield self._show(block, decision)
+
+    def _run_block(
+        self, block: DraftBlock, unknown: Sequence[Diagnostic], *, means_call: bool, cut_off: bool
+    ) -> Iterator[AnswerEvent | str]:
+        """Run a block; a block that is no call is text."""
+        program = self.program
+        if means_call and not cut_off and block.error:
+            program.reject(block.error.diagnostics, block.added_to(program.so_far))
+        elif block.is_program:
+            yield from self._run(block)
+            if not program.diagnostics and (program.calls or not block.is_quoted):
+                program.append(block)
+            elif block.is_quoted and not program.calls:
+                yield block.as_shown
+        elif self.truncated_block:
+            pass  # neither a call nor prose
+        elif unknown:
+            program.reject(unknown)
+        elif not program.has_open_call:
+            self._judge.remember_shown(block)
+            yield block.as_shown
+        if program.has_open_call and not self.truncated_block:
+            raise incomplete_call("it did not become a call")
+
+    def _run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
+        yield from self.program.run(block)
+        if block.is_quoted and block not in self._quoted:
+            self._quoted.append(block)
+
+    def run_doubtful(self) -> Iterator[AnswerEvent]:
+        """Run the blocks about which the model was asked: it said that they should."""
+        blocks, self._doubtful = self._doubtful, []
+        self.program.allow_all_calls()
+        for block in blocks:
+            if self._cell is not None and block.cell is not None:
+                yield from self._cell.accept(block)
+                continue
+            unknown = () if block.is_program or block.error else self._judge.unknown_calls(block)
+            for event in self._run_block(block, unknown, means_call=True, cut_off=False):
+                if not isinstance(event, str):
+                    yield event
+
+    def read_object(self, prose: str) -> Iterator[AnswerEvent]:
+        """Make the forced call, if the reply has no other and its prose is an object (`forced_call`)."""
+        if self._forced is None or self.verdict is not None:
+            return
+        try:
+            statement = self._forced.statement(prose)
+        except Unreadable as error:
+            self.program.reject(error.diagnostics)
+            return
+        if statement is None:
+            return
+        block = DraftBlock("json", READERS["json"](self.names), [prose], False, [prose])
+        self._reader.add(block, [statement])
+        record_block(block.dialect, block.pieces, [statement], quoted=block.is_quoted)
+        if block.is_quoted:
+            self._quoted.append(block)
+            return
+        yield from self._run(block)
+        if not self.program.diagnostics:
+            self.program.append(block)
+
+    def finish(self) -> Iterator[AnswerEvent]:
+        """The upstream's connection is closed: run the cell."""
+        if (block := self._block) is not None:  # the rest of the reply was skipped
+            record_block(block.dialect, block.pieces, block.statements, block.error)
+        if self._cell is not None:
+            yield from self._cell.run()
+
+    def _is_object(self, block: DraftBlock, forced: ForcedCall) -> bool:
+        """Return True if the block has the arguments of the forced call, and no call."""
+        is_object = block.dialect == "json" or block.inner.lstrip().startswith("{")
+        return is_object and not block.is_committed and forced.has_arguments(block.inner)
+
+    def _opened(self) -> DraftBlock:
+        assert self._block is not None, "the splitter starts a block before it feeds it"
+        return self._block
+
+    def _show(self, block: DraftBlock, decision: Decision) -> str:
+        """The text of a block that does not run, or not yet."""
+        self.truncated_block = ""
+        record_shown(decision.row)
+        self._judge.remember_shown(block)
+        self._shown_after_calls |= block.has_run
+        text = self._shown(block)
+        if decision.outcome is BlockOutcome.ASKED:
+            self._doubtful.append(block)
+            self._judge.has_asked = True
+            return HeldText(text)
+        return text
+
+    def _faults(self, block: DraftBlock) -> list[Diagnostic]:
+        """What keeps a block from running, as far as it can be seen without running it."""
+        if block.cell is not None:
+            return []
+        if block.error:
+            return list(block.error.diagnostics)
+        return self.program.faults(block) if block.is_program else self._judge.unknown_calls(block)
