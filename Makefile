@@ -63,6 +63,8 @@ lint: env-dev ## check formatting, ruff, mypy, the import contracts between room
 	@$(PY) -m ruff format --check . && $(PY) -m ruff check . && $(PY) -m mypy && $(VENV)/bin/lint-imports --no-logo && $(PYTEST) tests/repository
 format: env-dev ## format the code and apply ruff's fixes
 	@$(PY) -m ruff check --fix-only . && $(PY) -m ruff format .
+rooms: env-dev ## print the rooms of the code: floors, imports, statements
+	@exec $(PY) -m scripts.rooms
 docs: env-site ## build the pages of docs/ as a site in build/site; broken links are errors
 	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict $(ARGS) && echo "build/site/index.html"
 pages: env-dev ## write docs/formats.md and the table in docs/settings.md

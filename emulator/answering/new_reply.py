@@ -6,7 +6,7 @@ from emulator.answering.turn_state import TurnState
 from emulator.conversation.answer_request import AnswerRequest
 from emulator.programs.driver import Driver
 from emulator.programs.repeats import repeated_calls
-from emulator.reading.reply_splitter import ReasoningStart
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
 from emulator.reply.program_runs import ProgramRuns
@@ -66,11 +66,10 @@ def new_reply(
         draft,
         Prose(StopFilter(chat.stop), hold=hold, lead="\n\n" if state.sent else ""),
         state.call_policy,
+        state.way.splitter(ReplySplitter(draft.names, reasoning_start)),
         answer_format=request.answer_format,
-        reasoning_start=reasoning_start,
         quotation_questioned=state.quotation_questioned,
         answers_question=state.doubt_questioned,
         unfinished_block=state.unfinished_block,
         follows_words=bool(state.unfinished_block) and state.follows_words,
-        way=state.way,
     )

@@ -14,7 +14,6 @@ from emulator.core import json_codec
 from emulator.core.errors import BadRequest, moved_place, unsupported_type
 from emulator.reading.loose_json import Value, objects
 from emulator.reading.statements import Unreadable
-from emulator.rendering.transcript import render
 from emulator.tools.toolset import BindError, SchemaError, Toolset
 
 _NAME = "answer"
@@ -68,10 +67,6 @@ class AnswerFormat:
             param = moved_place(error.param, written)
             raise BadRequest(str(error), param=param) from error
         return cls(toolset, json_codec.dumps(schema, option=json_codec.INDENTED).decode())
-
-    @property
-    def instructions(self) -> str:
-        return render("format.jinja", schema=self.schema)
 
     def read(self, text: str) -> str:
         """The answer in ``text`` as JSON, coerced and valid. Raises `FormatMismatch`."""

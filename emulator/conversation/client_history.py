@@ -11,12 +11,11 @@ Knows nothing of items or blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from emulator.core.events import calling_cell, from_same_answer
 from emulator.core.protocol import HistoryCall, HistoryProgram, Message
-from emulator.rendering.prompt import cell_history
 
 
 class ClientHistory:
@@ -56,10 +55,10 @@ class ClientHistory:
     def has_called(self, program: str) -> bool:
         return program in self._places
 
-    def add_cell(self, code: str, output: str, *, failed: bool) -> None:
-        """Add a cell that made no calls, and its output."""
+    def add_cell(self, cell: Sequence[Message]) -> None:
+        """Add a cell that made no calls, and its output, as the model saw them."""
         at = len(self.messages)
-        self.messages += cell_history(code, output, failed=failed)
+        self.messages += cell
         self._add_thoughts(at)
 
     def add_call(self, call: HistoryCall, caller: str | None = None) -> None:

@@ -27,6 +27,7 @@ import re
 from collections.abc import Collection, Iterable
 from enum import Enum
 from itertools import pairwise
+from typing import Protocol
 
 from emulator.reading.events import BlockEnd, BlockStart, Event, Reasoning, Text, merge_events
 from emulator.reading.splitter import Splitter, split
@@ -48,6 +49,19 @@ _CLOSING_LINE = re.compile(rf"\n[ \t]{{0,20}}(?=({_CLOSINGS}))")
 _REASONING_TAG = re.compile("|".join(map(re.escape, (*REASONING, *REASONING.values()))))
 _REACH = 64
 """At least the length of the start of a line that closes reasoning."""
+
+
+class EventSplitter(Protocol):
+    """What splits one reply into events, in whichever form the model was asked to write it."""
+
+    @property
+    def reasoning_start(self) -> ReasoningStart | None: ...
+
+    def reasoning_field_seen(self) -> list[Event]: ...
+
+    def feed(self, text: str) -> list[Event]: ...
+
+    def close(self, *, cut_off: bool = False) -> list[Event]: ...
 
 
 class ReplySplitter:

@@ -14,9 +14,9 @@ import structlog
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from emulator.reading.fences import LABEL
 from emulator.rendering.model_template import NoTools, tools_prompt
 from emulator.rendering.python_calls import fenced
-from emulator.reply.draft_block import LABEL
 from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
 

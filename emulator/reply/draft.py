@@ -24,10 +24,11 @@ from emulator.conversation.forced_call import ForcedCall
 from emulator.core.events import AnswerEvent, ToolCall
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.fences import LABEL
 from emulator.reading.open_text import SYNTAXES
 from emulator.reading.readers import READERS, Unreadable
 from emulator.reply.continuation import TAIL
-from emulator.reply.draft_block import LABEL, DraftBlock
+from emulator.reply.draft_block import DraftBlock
 from emulator.reply.early_call import EarlyCall
 from emulator.reply.judge import BlockOutcome, Decision, Judge, Place
 from emulator.reply.quotations import Quotations

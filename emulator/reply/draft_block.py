@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from emulator.core.cached_property import cached_property
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
+from emulator.reading.fences import LABEL
 from emulator.reading.openings import begins_with_call
 from emulator.reading.own_names import OwnNames
 from emulator.reading.python_reader import PythonReader
@@ -16,8 +17,6 @@ from emulator.reading.readers import Reader, Statement, Unreadable, mentions_too
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 from emulator.reply.early_call import EarlyCall
 
-LABEL = "tool_code"
-"""The info string of a block that runs (prompts/tools.jinja)."""
 _LABELS = frozenset(f"{LABEL} tool_call tool_calls tool_use function_call function_calls".split())
 """Some models label calls so without being told."""
 _FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<label>[^\s({]*)")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from emulator.answering.ways.way import PYTHON, Way
 from emulator.conversation.answer_format import AnswerFormat, FormatMismatch
 from emulator.conversation.call_policy import CallPolicy
 from emulator.core.events import (
@@ -21,7 +20,7 @@ from emulator.core.events import (
     ToolCall,
 )
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
-from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
+from emulator.reading.reply_splitter import EventSplitter, ReasoningStart
 from emulator.reading.splitter import Splitter
 from emulator.reply.continuation import Continuation
 from emulator.reply.draft import Draft, HeldText
@@ -55,14 +54,13 @@ class ReplyReader:
         draft: Draft,
         prose: Prose,
         choice: CallPolicy,
+        splitter: EventSplitter,
         *,
         answer_format: AnswerFormat | None = None,
-        reasoning_start: ReasoningStart = ReasoningStart.OUTSIDE,
         quotation_questioned: bool = False,
         answers_question: bool = False,
         unfinished_block: str = "",
         follows_words: bool = False,
-        way: Way = PYTHON,
     ) -> None:
         """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is its
         answer. ``answers_question``: it was asked whether a block should run. ``unfinished_block``: the block
@@ -74,7 +72,7 @@ class ReplyReader:
         self._format = answer_format
         self._quotation_questioned = quotation_questioned
         self._answers_question = answers_question
-        self._splitter = way.splitter(ReplySplitter(draft.names, reasoning_start))
+        self._splitter = splitter
         self._continuation = (
             Continuation(unfinished_block, draft.names) if unfinished_block else None
         )

@@ -13,7 +13,7 @@ from emulator.core import metrics
 from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.programs.sandbox_errors import translate_sandbox_errors
-from emulator.reading.reply_splitter import ReasoningStart
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.rendering.transcript import ModelMessage, render
 from emulator.reply.call_assembly import CallChecker
 from emulator.reply.judge import Judge
@@ -182,7 +182,8 @@ def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: b
         lead="\n\n" if has_words else "",
         up_to_object=request.forced_call is not None,
     )
-    return ReplyReader(draft, prose, request.call_policy, reasoning_start=ReasoningStart.OUTSIDE)
+    splitter = ReplySplitter(draft.names, ReasoningStart.OUTSIDE)
+    return ReplyReader(draft, prose, request.call_policy, splitter)
 
 
 def _repair_messages(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMessage]:

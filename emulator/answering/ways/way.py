@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from emulator.conversation.answer_request import AnswerRequest
 from emulator.conversation.profiles import Profile
 from emulator.programs.ended import EndedProgram
-from emulator.reading.reply_splitter import ReplySplitter
+from emulator.reading.reply_splitter import EventSplitter, ReplySplitter
 from emulator.rendering.custom_template import render_custom
 from emulator.rendering.model_template import NoTools, tools_prompt
 from emulator.rendering.prompt import instruct, repair_messages, tools_instructions
@@ -19,7 +19,6 @@ from emulator.reply.draft_block import DraftBlock
 from emulator.tools.toolset import Toolset
 
 if TYPE_CHECKING:
-    from emulator.answering.ways.json_reply import ConstrainedSplitter
     from emulator.interpreter.interpreter_session import InterpreterSession
 
 
@@ -40,7 +39,7 @@ class PromptInputs:
     def format_text(self) -> str:
         """The instructions for the form of a final answer."""
         form = self.request.answer_format
-        return form.instructions if form else ""
+        return render("format.jinja", schema=form.schema) if form else ""
 
 
 class Prompt(NamedTuple):
@@ -92,7 +91,7 @@ class Way:
         """Writes an earlier message of the model as the model did; None: calls as Python."""
         return None
 
-    def splitter(self, splitter: ReplySplitter) -> ReplySplitter | ConstrainedSplitter:
+    def splitter(self, splitter: ReplySplitter) -> EventSplitter:
         """What splits a reply."""
         return splitter
 

@@ -21,7 +21,7 @@ from emulator.fronts.chat.chunks import collect
 from emulator.fronts.chat.front import complete
 from emulator.history.log import history_documents
 from emulator.interpreter.engines import open_programs
-from emulator.reply.draft_block import LABEL
+from emulator.reading.fences import LABEL
 from emulator.settings.settings import Settings
 from emulator.traces import Trace
 from emulator.upstream.upstreams import Upstreams

@@ -15,6 +15,7 @@ from emulator.conversation.client_history import ClientHistory
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import HistoryProgram
 from emulator.fronts.anthropic.parts import mapping
+from emulator.rendering.prompt import cell_history
 
 Content = str | Sequence[Mapping[str, Any]]
 
@@ -103,7 +104,8 @@ class Cells:
         key, self._running = str(block.get("tool_use_id")), ""
         if not self._history.has_called(key):
             output, failed = _output(mapping(block.get("content")))
-            self._history.add_cell(self._code.get(key, ""), output, failed=failed)
+            cell = cell_history(self._code.get(key, ""), output, failed=failed)
+            self._history.add_cell(cell)
 
 
 def _output(result: Mapping[str, Any]) -> tuple[str, bool]:

@@ -17,6 +17,7 @@ from emulator.fronts.responses.item_types import Item, Part
 from emulator.fronts.responses.items import MESSAGE_BREAK, Json
 from emulator.fronts.responses.tools import chat_names, qualified
 from emulator.hosted.hosted_tool import IMAGE
+from emulator.rendering.prompt import cell_history
 
 
 def messages(items: Sequence[Item]) -> list[Message]:
@@ -53,7 +54,8 @@ def messages(items: Sequence[Item]) -> list[Message]:
             case item_types.CompactionItem() if summary := summary_of(item.encrypted_content):
                 history.add_message(Message(role="user", content=summary))
             case item_types.CodeCallItem(status=status) if item.key not in calling_cells:
-                history.add_cell(item.code, _output(item), failed=status == "failed")
+                cell = cell_history(item.code, _output(item), failed=status == "failed")
+                history.add_cell(cell)
         before = item
     return history.messages
 
