@@ -296,4 +296,5 @@ def _open_requests(
         opening.callback(sender.close)
         traces.on_begin(sender.begin)
         traces.on_finish(sender.finish)
+        traces.on_refusal(sender.finish)
     return RecordedRequests(traces, TraceReader(store, sender.flush))
