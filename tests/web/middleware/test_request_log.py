@@ -103,6 +103,40 @@ def test_other_requests_have_a_line_too_and_refusals_their_reason(
     assert log.lines()[1].items() >= {"status": 400, "state": "failed", "calls": 0}.items()
 
 
+@pytest.mark.parametrize(
+    ("settings", "headers", "body", "status", "code"),
+    [
+        ({"client_keys": ("a",)}, {"authorization": "Bearer b"}, CHAT, 401, "invalid_api_key"),
+        ({"requests_per_minute": 1}, {}, CHAT, 429, "rate_limit_exceeded"),
+        ({}, {"origin": "https://evil.example"}, CHAT, 403, "origin_not_allowed"),
+        ({}, {"host": "evil.example"}, CHAT, 403, "host_not_allowed"),
+        ({}, {"content-type": "text/plain"}, CHAT, 415, "unsupported_media_type"),
+    ],
+)
+def test_a_refusal_before_a_route_has_its_code_in_the_log_and_in_the_inspector(
+    start_app: Callable[..., tuple[str, Any]],
+    upstream: ScriptedUpstream,
+    log: Log,
+    settings: dict[str, Any],
+    headers: dict[str, str],
+    body: Any,
+    status: int,
+    code: str,
+) -> None:
+    """Operators who asked why a client got a 429 found neither a row nor a reason."""
+    url, app = start_app(**settings)
+    upstream.default = Reply("Hi.")
+    if status == 429:
+        assert send(f"{url}/v1/chat/completions", body, headers=headers)[0] == 200
+    got, _, told = send(f"{url}/v1/chat/completions", body, headers=headers)
+    assert (got, told["error"]["code"]) == (status, code)
+    wait_until(lambda: log.lines()[-1].get("code") == code)
+    assert log.lines()[-1]["status"] == status
+    reader = app.extensions["emulator"].requests.reader
+    row = reader.page(client=None).rows[0] if hasattr(reader, "page") else None
+    assert row is not None and (row.status, row.code) == (status, code)
+
+
 ANSWER = {
     "event": "request",
     "timestamp": "2027-01-01T12:34:56.7Z",
