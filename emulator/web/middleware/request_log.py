@@ -13,7 +13,7 @@ import structlog
 from flask import Response, g, request
 
 from emulator import traces
-from emulator.core import client_disconnect, json_codec, metrics
+from emulator.core import client_disconnect, metrics
 from emulator.core.client_keys import grant_of
 from emulator.core.events import new_id
 from emulator.traces import Trace
@@ -74,8 +74,7 @@ def log_turns(trace: Trace) -> None:
     """Log what the model was sent and what it replied, for `log_bodies`."""
     for n, turn in enumerate(trace.turns, 1):
         which = {"request_id": trace.id, "turn": n}
-        sent = {**turn.fields, "messages": [*turn.messages]}
-        log.info("prompt", **which, body=json_codec.dumps(sent, default=repr).decode())
+        log.info("prompt", **which, body=turn.request.decode())
         if turn.operation != "chat":
             continue
         received = b"".join(data for _, data in turn.wire.events)
