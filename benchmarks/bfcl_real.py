@@ -40,6 +40,7 @@ from emulator.interpreter.engines import open_programs
 from emulator.programs.driver import Driver
 from emulator.programs.program import Call, CallRecord, ProgramRejected, ReplayDiverged
 from emulator.programs.run_calls import MAX_CALLS
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
 from emulator.reply.program_runs import ProgramRuns
@@ -158,7 +159,8 @@ def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
     draft = Draft(
         ReplyProgram(ProgramRuns(driver), quotations), judge, quotations, stream_calls="block"
     )
-    read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy())
+    splitter = ReplySplitter(draft.names, ReasoningStart.OUTSIDE)
+    read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy(), splitter)
     for _ in read.feed(reply.text):
         pass
     for _ in read.close():

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from emulator.conversation.call_policy import CallPolicy
 from emulator.programs.driver import Driver
-from emulator.reading.reply_splitter import ReasoningStart
+from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reading.tags import REASONING, TAGS
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
@@ -156,7 +156,8 @@ def read(chunks: Iterable[str]) -> None:
     quotations = Quotations((), TOOLSET)
     draft = Draft(ReplyProgram(runs, quotations), Judge(TOOLSET), quotations)
     prose = Prose(StopFilter(None), hold=False)
-    reply = ReplyReader(draft, prose, CallPolicy(), reasoning_start=ReasoningStart.UNKNOWN)
+    splitter = ReplySplitter(draft.names, ReasoningStart.UNKNOWN)
+    reply = ReplyReader(draft, prose, CallPolicy(), splitter)
     for chunk in chunks:
         for _ in reply.feed(chunk):
             pass

@@ -40,7 +40,7 @@ def _start(
     shown = f"{tool.server}.{tool.name}\n{json.dumps(arguments, indent=2, ensure_ascii=False)}"
     pending = approvals.add(new_id("call_"), client, shown)
     future: Future[HostedResult] = Future()
-    future.add_done_callback(lambda _: pending.decide(DISCONNECTED))  # no effect after a decision
+    future.add_done_callback(lambda _: pending.refuse(DISCONNECTED))  # no effect after a decision
 
     def run() -> None:
         try:

@@ -1,7 +1,9 @@
 """The database: rows that outlive a request, and state that all processes of a proxy share.
 
     documents     values of one type under keys, which expire: responses, programs, the history
+    acts          what waits for a decision: the first one counts, and is taken before anything is done
     leases        a limited number of holders of a name; a holder that dies loses its lease
+    slots         the same, of holders that outlive their process
     counters      open requests, requests per minute, tokens per minute and day
     rows          statements and transactions for the tables of other rooms: files, containers
 
@@ -22,6 +24,7 @@ What may never happen:
 Start at `database.Database`, then `documents`.
 """
 
+from emulator.database.acts import ACT_SECONDS, Acts
 from emulator.database.database import (
     Database,
     DatabaseFailed,
@@ -31,10 +34,13 @@ from emulator.database.database import (
 from emulator.database.documents import MAX_VALUE_BYTES, Documents
 from emulator.database.leases import LEASE_SECONDS, Lease, Leases, LeaseTaken
 from emulator.database.opening import open_database
+from emulator.database.slots import Slots
 
 __all__ = [
+    "ACT_SECONDS",
     "LEASE_SECONDS",
     "MAX_VALUE_BYTES",
+    "Acts",
     "Database",
     "DatabaseFailed",
     "Documents",
@@ -42,6 +48,7 @@ __all__ = [
     "LeaseTaken",
     "Leases",
     "Rows",
+    "Slots",
     "database_failures",
     "open_database",
 ]

@@ -97,6 +97,12 @@ class Database(ABC):
     def now(self) -> float:
         """Unix time by this process's clock."""
 
+    def make_tables(self, *statements: str) -> None:
+        """One process at a time: PostgreSQL refuses to make a table that another one is making."""
+        with self.transaction("tables") as rows:
+            for statement in statements:
+                rows.run(statement)
+
     @abstractmethod
     def close(self) -> None: ...
 

@@ -22,7 +22,6 @@ from emulator.core import metrics
 from emulator.core.client_disconnect import stop_on_disconnect
 from emulator.core.events import CreatedFile, Image, Logs, new_id
 from emulator.database import Database, Leases
-from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.cell import CellEnded, CellWaiting, RunningCell, Steps
 from emulator.interpreter.container_kernel import ContainerKernel
@@ -83,6 +82,7 @@ class Interpreter:
         self,
         containers: Containers,
         engine: Callable[[str], KernelEngine],
+        approvals: Approvals,
         settings: Settings,
         database: Database | None = None,
         leases: Leases | None = None,
@@ -94,7 +94,7 @@ class Interpreter:
         self.containers = containers
         self._engine = engine
         self._settings = settings
-        self._approvals = Approvals(None if database is None else ApprovalRecords(database))
+        self._approvals = approvals
         shared = None
         if database is not None:
             leases = leases or Leases(database)
@@ -125,7 +125,7 @@ class Interpreter:
                 request.pending = pending = self._approvals.add(cell.id, container.id, code)
                 try:
                     if request.disconnected:
-                        pending.decide(DISCONNECTED)
+                        pending.refuse(DISCONNECTED)
                     yield pending
                     decision = self._approvals.wait(pending, self._settings.approval_seconds)
                 finally:
@@ -226,14 +226,13 @@ class Interpreter:
         self._kernels.end(container_id)
 
     def close(self) -> None:
-        self._approvals.decline_all()
         self._kernels.close()
 
     def _stop(self, kernel: ContainerKernel, request: _CellRequest) -> None:
         """The client has disconnected."""
         request.disconnected = True
         if request.pending is not None:
-            request.pending.decide(DISCONNECTED)
+            request.pending.refuse(DISCONNECTED)
         # Only this request's cell: before its turn and after it, others run in the container.
         cell = request.cell
         if kernel.running is cell and kernel.notebook is not None:

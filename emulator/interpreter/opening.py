@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from emulator.database import Database, Leases
+from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
 from emulator.settings.settings import Settings
@@ -23,6 +24,7 @@ def open_interpreter(
     settings: Settings,
     containers: Containers,
     uploaded: Files,
+    approvals: Approvals,
     kernels: Callable[[str], KernelEngine] | None = None,
     database: Database | None = None,
     leases: Leases | None = None,
@@ -36,7 +38,8 @@ def open_interpreter(
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    interpreter = Interpreter(containers, kernels, settings, database, leases)
+    interpreter = Interpreter(containers, kernels, approvals, settings, database, leases)
     owned.callback(interpreter.close)
-    owned.callback(Sweeper(interpreter.touch_busy, uploaded.sweep, interpreter.sweep).close)
+    sweeps = (interpreter.touch_busy, uploaded.sweep, interpreter.sweep, approvals.sweep)
+    owned.callback(Sweeper(*sweeps).close)
     return interpreter

@@ -18,7 +18,7 @@ class ApprovalDecision:
 DISCONNECTED = ApprovalDecision(approved=False, reason="the client that sent it has disconnected")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PendingApproval:
     id: str
     """Of a cell: ``exec_...``, the id of the execution if it is approved. Of a hosted call: its id."""
@@ -28,21 +28,22 @@ class PendingApproval:
     """The cell, or the call as people read it."""
     since: float
     """Unix time."""
-    sharing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the record for other replicas is written or deleted."""
-    _decided: threading.Event = field(default_factory=threading.Event)
-    _decision: list[ApprovalDecision] = field(default_factory=list)
+    decision: ApprovalDecision | None = None
+    """The decision that counts, once it is taken."""
+    refusal: ApprovalDecision | None = None
+    """What its process decides if nobody was faster."""
+    changed: threading.Event = field(default_factory=threading.Event)
+    """Set when it is decided or refused."""
+    taking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its row is renewed, taken or removed."""
 
-    def decide(self, decision: ApprovalDecision) -> None:
-        """The first decision counts. Callable from any thread."""
-        self._decision.append(decision)
-        self._decided.set()
+    def refuse(self, refusal: ApprovalDecision) -> None:
+        """Ask the waiting thread to decline it. No effect after a decision. Does not block."""
+        self.refusal = self.refusal or refusal
+        self.changed.set()
 
-    @property
-    def decision(self) -> ApprovalDecision | None:
-        return self._decision[0] if self._decision else None
-
-    def wait(self, seconds: float) -> ApprovalDecision | None:
-        """The decision, or None after ``seconds``."""
-        self._decided.wait(seconds)
-        return self.decision
+    def give_up(self, refusal: ApprovalDecision | None) -> None:
+        """Decide without the database, unless a person was faster."""
+        with self.taking:
+            if self.decision is None:
+                self.decision = refusal

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from emulator.database import Database, DatabaseFailed, Lease, Leases, LeaseTaken
+from emulator.database import Database, DatabaseFailed, Lease, Leases, LeaseTaken, Slots
 from emulator.interpreter.cell import RunningCell
 from emulator.interpreter.container_kernel import ContainerKernel
-from emulator.interpreter.kernel_records import KernelRecord, KernelRecords, KernelSlots
+from emulator.interpreter.kernel_records import KernelRecord, KernelRecords
 from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 from sandbox.errors import SandboxBusy, SandboxDied, SandboxError
@@ -54,13 +54,13 @@ class SharedKernels:
     ) -> None:
         self._leases = leases
         self._records = KernelRecords(database)
-        self._slots: KernelSlots | None = None  # each machine has kernels for its own memory
+        self._slots: Slots | None = None  # each machine has kernels for its own memory
         self.ends_with_process = not PLACES[settings.sandbox].shared
         """A kernel ends with the process that started it."""
         key = settings.program_key.get_secret_value() or secrets.token_hex(16)
         self._key = f"kernel {key}".encode()
         if not self.ends_with_process:
-            self._slots = KernelSlots(database, settings.max_kernels)
+            self._slots = Slots(database, "kernels", settings.max_kernels)
         self._engine = engine
         self._settings = settings
 
@@ -222,7 +222,7 @@ class SharedKernels:
         address = json.dumps(dict(parked.address), sort_keys=True)
         return hmac.new(self._key, address.encode(), "sha256").hexdigest()
 
-    def _make_room(self, slots: KernelSlots) -> bool:
+    def _make_room(self, slots: Slots) -> bool:
         """End the kernel that has been idle for longest. Returns False if none has been for long enough.
 
         Raises `DatabaseFailed`.

@@ -99,9 +99,8 @@ class BlobStore:
             return f"{prefix}{self._last_stamp:016x}{secrets.token_hex(8)}"
 
     def make_tables(self, *statements: str) -> None:
-        with self.transaction("tables") as rows:
-            for statement in statements:
-                rows.run(statement)
+        with storage_failures():
+            self._database.make_tables(*statements)
 
     @contextmanager
     def rows(self) -> Iterator[Queries]:

@@ -5,17 +5,16 @@ pass objects that they hold anyway (the list of a reply's pieces, the messages t
 copies nothing and costs a few attributes per turn. Nothing outlives the run, no header and no key is
 recorded, and clients are named by a digest.
 
-    Traces.begin -> Trace (running) -> Traces.finish -> listeners, the last of them `TraceSender`
-                                                                       └─► TraceStore ──► TraceReader
+    Traces.begin -> Trace (running) -> Traces.finish -> listeners, the last of them the `Archive`
 
 A finished `Trace` shows the request (``client``, ``model``, ``upstream``, ``profile``), how it ended
 (``state``, ``status``, ``error``, ``finish_reason``), what it cost (``turns``, ``repairs``, ``calls``,
 ``turns_saved``, ``tokens_in``, ``tokens_out``, ``seconds``), and when each step happened: `timeline` returns
 these as `Span`s for OpenTelemetry. All times are seconds since ``began``, which is Unix time.
 
-The store has each trace as text (`transfer`) in a database: in memory, or in the folder of this run if
-several workers share it. Readers get pages of `TraceSummary`s (`listing`), whole traces, and
-`related` requests.
+The archive has each trace as a row of a database: in memory, or in the folder of this run if several workers
+share it. The row has the bytes that were received and sent (`transfer`). The inspector reads pages of
+`TraceSummary`s (`listing`), whole traces, and `related` requests.
 
 Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 """
@@ -23,7 +22,7 @@ Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 from __future__ import annotations
 
 from emulator.traces.answer_recorder import record_answer
-from emulator.traces.reader import TraceReader
+from emulator.traces.archive import Archive
 from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     RecordedBlock,
@@ -36,6 +35,7 @@ from emulator.traces.trace import (
     current_turn,
     event_recorder,
     propagated_headers,
+    record_sent,
     record_span,
     record_time,
     waiting,
@@ -44,13 +44,13 @@ from emulator.traces.trace import (
 from emulator.traces.traces import Traces
 
 __all__ = [
+    "Archive",
     "RecordedBlock",
     "RecordedCall",
     "RelayedCall",
     "ResumedProgram",
     "Span",
     "Trace",
-    "TraceReader",
     "Traces",
     "Turn",
     "current",
@@ -58,6 +58,7 @@ __all__ = [
     "event_recorder",
     "propagated_headers",
     "record_answer",
+    "record_sent",
     "record_span",
     "record_time",
     "timeline",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from emulator.core import json_codec
 from emulator.core.events import ToolCall
 from emulator.core.front_paths import front_of
 from emulator.traces.trace import RelayedCall, State, Trace
@@ -71,47 +74,29 @@ class TraceSummary:
     def of(cls, trace: Trace) -> TraceSummary:
         turns = [*trace.turns]
         calls: list[ToolCall | RelayedCall] = [*trace.calls, *trace.relayed_calls]
-        return cls(
-            id=trace.id,
-            path=trace.path[:_MAX_CHARS],
-            began=trace.began,
-            answer_id=trace.answer_id,
-            client=trace.client,
-            client_name=trace.client_name,
-            model=trace.model[:_MAX_CHARS],
-            upstream=trace.upstream,
-            container=trace.container,
-            turns=len(turns),
-            turns_saved=trace.turns_saved,
-            repairs=trace.repairs,
-            call_count=trace.call_count,
-            tokens_in=trace.tokens_in,
-            tokens_out=trace.tokens_out,
-            is_estimated=trace.is_estimated,
-            seconds=trace.seconds,
-            state=trace.state,
-            waits=trace.waits,
-            status=trace.status,
-            error=trace.error[:_MAX_CHARS],
-            code=trace.code[:_MAX_CHARS],
-            question=trace.question,
-            tools=trace.tools,
-            called=tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),
-            calls=tuple(call.id for call in calls),
-            resumed=tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
-            prompt=checksums(turns[-1].messages) if turns else (),
-            body=trace.body,
-        )
+        values: dict[str, Any] = {
+            "turns": len(turns),
+            "called": tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),
+            "calls": tuple(call.id for call in calls),
+            "resumed": tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
+            "prompt": checksums(turns[-1].messages) if turns else (),
+        }
+        for name in _FIELDS - values.keys():
+            value = getattr(trace, name)
+            values[name] = value[:_MAX_CHARS] if isinstance(value, str) else value
+        return cls(**values)
 
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "body": self.body.decode("latin-1")}
+    def to_json(self) -> bytes:
+        """All fields except the body."""
+        return json_codec.dumps({**vars(self), "body": ""})
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> TraceSummary:
-        lists = {
-            name: tuple(fields[name]) for name in ("tools", "called", "calls", "resumed", "prompt")
-        }
-        return cls(**{**fields, **lists, "body": fields["body"].encode("latin-1")})
+    def from_json(cls, text: bytes, body: bytes) -> TraceSummary:
+        return replace(_SUMMARIES.validate_json(text), body=body)
+
+
+_FIELDS = {field.name for field in fields(TraceSummary)}
+_SUMMARIES = TypeAdapter(TraceSummary)
 
 
 def checksums(messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from emulator.core import json_codec
 from emulator.core.errors import ClientDisconnected
 from emulator.core.events import CodeFinished, ToolCall
 
@@ -115,6 +116,8 @@ class Turn:
     first_output: float | None = None
     """When the first piece of the answer arrived."""
     ended: float | None = None
+    sent: bytes = b""
+    """The body as the upstream was sent it; empty until then, and for a passed-on request."""
     reply: Sequence[str] = ()
     """The pieces as they arrived; empty if nothing was emulated: see ``wire``."""
     reasoning: Sequence[str] = ()
@@ -142,6 +145,11 @@ class Turn:
     """The part of ``completion_tokens`` that was reasoning."""
     error: str = ""
     wire: WireLog = field(default_factory=WireLog)
+
+    @property
+    def request(self) -> bytes:
+        """The body that was sent, or that waits to be sent."""
+        return self.sent or json_codec.dumps({**self.fields, "messages": self.messages})
 
     @property
     def is_unusable(self) -> bool:
@@ -274,7 +282,8 @@ class Trace:
     @property
     def raw_bytes(self) -> int:
         """Most of the trace's size."""
-        return len(self.body) + self.wire.size + sum(turn.wire.size for turn in self.turns)
+        turns = sum(len(turn.sent) + turn.wire.size for turn in self.turns)
+        return len(self.body) + self.wire.size + turns
 
     def begin_turn(
         self, upstream: str, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
@@ -324,6 +333,12 @@ def current_turn() -> Turn | None:
     """The last turn of the current request."""
     trace = current.get()
     return trace.turns[-1] if trace is not None and trace.turns else None
+
+
+def record_sent(body: bytes) -> None:
+    """Record the body of the current turn's request."""
+    if (turn := current_turn()) is not None:
+        turn.sent = body
 
 
 def event_recorder() -> Callable[[Sequence[bytes]], None] | None:

@@ -98,6 +98,7 @@ class OpenAIUpstream:
         """See `Upstream.open`."""
         _check_deadline(until)
         body = json_codec.dumps({**fields, "messages": messages, "stream": True})
+        traces.record_sent(body)
         url = f"{self._url}/chat/completions"
         endpoint = self._endpoint(url, key)
         headers = self._headers | self._operator_headers | _request_headers(key)

@@ -33,7 +33,6 @@ from emulator.fronts.responses.stored import StoredResponses
 from emulator.history.log import history_documents
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
-from emulator.interpreter.approval_records import ApprovalRecords
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.engines import open_programs
 from emulator.interpreter.interpreter import Interpreter
@@ -45,9 +44,7 @@ from emulator.storage.budgets import Budgets
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files
 from emulator.storage.version_1 import read_version_1
-from emulator.traces import TraceReader, Traces
-from emulator.traces.sender import TraceSender
-from emulator.traces.store import TraceStore
+from emulator.traces import Archive, Traces
 from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -81,7 +78,7 @@ class RecordedRequests:
 
     traces: Traces
     """Records the requests of this worker."""
-    reader: TraceReader
+    reader: Archive
     """Returns the requests of all workers to the inspector."""
 
 
@@ -102,7 +99,7 @@ class Services:
     mcp_problems: Mapping[str, str]
     """MCP server of the settings -> why its tools are missing."""
     approvals: Approvals
-    """The hosted calls that wait for a person."""
+    """The cells and hosted calls that wait for a person."""
     kernel_counts: KernelCounts
     requests: RecordedRequests
     conversations: Conversations
@@ -156,8 +153,9 @@ def open_services(
         programs = programs or opening.enter_context(closing(open_programs(settings)))
         database = stores.document_database
         shared = database if database is not None and database.is_shared else None
+        approvals = Approvals(stores.database)
         interpreter = open_interpreter(
-            opening, settings, stores.containers, stores.files, kernels, shared, leases
+            opening, settings, stores.containers, stores.files, approvals, kernels, shared, leases
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
@@ -165,7 +163,6 @@ def open_services(
             mcp_problems = room.problems
             opening.callback(room.close)
         hosted = ContainerShell(hosted, interpreter, settings)
-        approvals = Approvals(None if shared is None else ApprovalRecords(shared))
         opening.callback(approvals.decline_all)
         history = None
         if database is not None:
@@ -290,11 +287,10 @@ def _open_requests(
     place = MEMORY if run_folder is None else str(run_folder / "requests.sqlite")
     database = open_database(place)
     opening.callback(database.close)
-    store = TraceStore(database)
-    sender = TraceSender(store)
+    archive = Archive(database)
     if inspected:
-        opening.callback(sender.close)
-        traces.on_begin(sender.begin)
-        traces.on_finish(sender.finish)
-        traces.on_refusal(sender.finish)
-    return RecordedRequests(traces, TraceReader(store, sender.flush))
+        opening.callback(archive.close)
+        traces.on_begin(archive.begin)
+        traces.on_finish(archive.finish)
+        traces.on_refusal(archive.finish)
+    return RecordedRequests(traces, archive)

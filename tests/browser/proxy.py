@@ -16,8 +16,7 @@ import openai
 from app import create_app
 from emulator.core import logs
 from emulator.settings.settings import Settings
-from emulator.traces import Traces
-from emulator.traces.store import TraceStore
+from emulator.traces import Archive, Traces
 from tests.support.hosted import HostedFunctions
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.serving import serve
@@ -54,7 +53,7 @@ def main() -> None:
         )  # fmt: skip
         many = sys.argv[1:] == ["many"]
         if many:
-            TraceStore.max_traces = MANY
+            Archive.max_traces = MANY
         shop = HostedFunctions(
             {"buy": lambda article: f"Bought: {article}."}, [BUY], frozenset({"buy"})
         )

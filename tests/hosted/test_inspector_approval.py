@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tests.hosted.test_mcp_over_http import PATHS, body
 from tests.support.approver import CALLS, PAGE, Approver
 from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.inspected import Inspected, stored
-from tests.support.processes import ROOT, wait_until
+from tests.support.processes import ROOT, proxy, wait_until
 from tests.support.programs import LOCAL, TOOLS
 from tests.support.raw_http import connect, post_bytes, read_page, read_until
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -298,13 +300,15 @@ def test_a_call_pending_at_one_replica_is_decided_once_at_another(
 @pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="finds the workers in Linux' /proc"
 )
+@pytest.mark.parametrize("options", [[], ["--database", "none"]], ids=["stored", "not stored"])
 def test_a_call_pending_at_one_worker_is_approved_at_another(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: ScriptedUpstream, tmp_path: Path, options: list[str]
 ) -> None:
+    """With ``--database none`` each worker knew only of its own calls."""
     upstream.reply("```tool_code\nprint(price(article='tea')['price'])\n```", "It is 3.")
     command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_http.py'}"
     item = {"type": "mcp", "server_label": "shop", "require_approval": "always"}
-    with two_workers(upstream, tmp_path, "--inspector", "open", "--mcp", command) as one:
+    with two_workers(upstream, tmp_path, "--inspector", "open", "--mcp", command, *options) as one:
         first, second = one.pids()
         with (
             one.pages(second) as other,
@@ -315,3 +319,36 @@ def test_a_call_pending_at_one_worker_is_approved_at_another(
             other("POST", f"{address}/approve")
             wait_until(lambda: len(upstream.requests) == 2)
     assert "3" in json.dumps(upstream.requests[1]["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_call_that_waits_when_its_proxy_is_replaced_is_neither_shown_nor_made_by_the_next(
+    upstream: ScriptedUpstream, tmp_path: Path, how: signal.Signals
+) -> None:
+    """An upgrade: what waits ends with the process that has its request."""
+    upstream.reply("```tool_code\nprint(price(article='tea')['price'])\n```")
+    command = f"shop={sys.executable} {ROOT / 'tests' / 'support' / 'mcp_http.py'}"
+    options = ["--database", str(tmp_path / "database.sqlite"), "--inspector", "open"]
+    options += ["--drain-seconds", "0", "--mcp", command]
+    item = {"type": "mcp", "server_label": "shop", "require_approval": "always"}
+    with proxy(upstream.base_url, tmp_path / "old.log", *options) as (old, url):
+        person = Approver(url)
+        answer = person.ask(PATHS["chat"], body("chat", item))
+        wait_until(person.waiting)
+        [address] = person.waiting()
+        old.kill(how)
+        told = _answered(answer)
+    with proxy(upstream.base_url, tmp_path / "new.log", *options) as (_, url):
+        person = Approver(url)
+        wait_until(lambda: person.waiting() == [])
+        assert person.post(f"{address}/approve") == 404
+    assert told == b"" or json.loads(told)["error"]["code"] == "shutting_down"
+    assert len(upstream.requests) == 1
+
+
+def _answered(answer: Future[tuple[int, Any, bytes]]) -> bytes:
+    """The answer of a proxy that ends; empty if the connection ended."""
+    try:
+        return answer.result(60)[2]
+    except (OSError, HTTPException):
+        return b""

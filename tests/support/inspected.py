@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-from emulator.traces import Trace, TraceReader
+from emulator.traces import Archive, Trace
 from emulator.web.services import RecordedRequests
 from tests.support.processes import wait_until
 from tests.support.raw_http import fetch
@@ -16,7 +16,7 @@ HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
 Fetched = tuple[int, dict[str, str], str]
 
 
-def stored(reader: TraceReader) -> list[Trace]:
+def stored(reader: Archive) -> list[Trace]:
     """The newest requests of all clients, the newest first."""
     found = [reader.get(row.id) for row in reader.page({}, None).rows]
     return [trace for trace in found if trace is not None]

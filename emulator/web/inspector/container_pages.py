@@ -9,7 +9,7 @@ from emulator.core.errors import NotFound
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
-from emulator.traces import TraceReader
+from emulator.traces import Archive
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
 from emulator.web.routes.executions import MAX_CODE
@@ -33,7 +33,7 @@ def add_containers(
     pages: Pages,
     interpreter: Interpreter,
     calls: Approvals,
-    recorded: TraceReader,
+    recorded: Archive,
 ) -> None:
     """``calls`` are the hosted calls that wait for approval."""
     containers = interpreter.containers

@@ -16,7 +16,7 @@ from emulator.core.protocol import ChatCompletionRequest
 from emulator.fronts.anthropic.tools import chat_tools
 from emulator.fronts.responses.tools import nested
 from emulator.settings.settings import BUILT_IN_PROFILES, Settings
-from emulator.traces import TraceReader
+from emulator.traces import Archive
 from emulator.web.inspector.fronts import PATHS, path_of
 from emulator.web.inspector.playground import Playground
 from emulator.web.inspector.rendering import Pages
@@ -69,7 +69,7 @@ def add_playground(
     playground: Playground,
     pipeline: Pipeline,
     settings: Settings,
-    recorded: TraceReader,
+    recorded: Archive,
 ) -> None:
     profiles = ("", *BUILT_IN_PROFILES, *(row.name for row in settings.profiles))
 

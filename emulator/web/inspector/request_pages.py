@@ -14,7 +14,7 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
 
 from emulator.core.errors import EmulatorError, NotFound, Unauthorized
-from emulator.traces import Trace, TraceReader, Turn
+from emulator.traces import Archive, Trace, Turn
 from emulator.traces.listing import FILTERS, SINCE
 from emulator.traces.related import RelatedRequests
 from emulator.web.inspector import program_view, request_view, snippets
@@ -33,7 +33,7 @@ class SignIn(BaseModel):
 
 
 def make_inspector(
-    access: Access, pages: Pages, recorded: TraceReader, check_limits: Callable[[str], None]
+    access: Access, pages: Pages, recorded: Archive, check_limits: Callable[[str], None]
 ) -> Blueprint:
     """Return the blueprint with the pages of requests; other modules add theirs to it."""
     inspector = Blueprint("inspector", __name__)
@@ -90,7 +90,7 @@ def make_inspector(
     return inspector
 
 
-def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> None:
+def _add_requests(inspector: Blueprint, pages: Pages, recorded: Archive) -> None:
     @inspector.get("/")
     def list_requests() -> Response:
         listing = recorded.page(request.args, viewer().client)
@@ -122,9 +122,7 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: TraceReader) -> 
         return json_reply({"cleared": recorded.clear(viewer().client)})
 
 
-def _values(
-    view: str, trace: Trace, related: RelatedRequests, recorded: TraceReader
-) -> dict[str, Any]:
+def _values(view: str, trace: Trace, related: RelatedRequests, recorded: Archive) -> dict[str, Any]:
     """Return what one of `VIEWS` shows besides the trace itself."""
     match view:
         case "pipeline":
@@ -145,7 +143,7 @@ def _values(
 
 
 def _turn_before(
-    trace: Trace, related: RelatedRequests, recorded: TraceReader
+    trace: Trace, related: RelatedRequests, recorded: Archive
 ) -> tuple[Turn | None, str]:
     """Return the turn with whose prompt the first of ``trace`` is compared, and the id of its request."""
     before = recorded.get(related.compared, trace.client) if related.compared else None

@@ -13,7 +13,7 @@ from emulator.core.addresses import shown_url
 from emulator.core.errors import Forbidden
 from emulator.settings.redaction import shown
 from emulator.settings.settings import Settings
-from emulator.traces import TraceReader
+from emulator.traces import Archive
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.inspector.rendering import Pages
@@ -30,7 +30,7 @@ def add_status(
     reachability: Reachability,
     programs: ProgramServer,
     pools: KernelCounts,
-    recorded: TraceReader,
+    recorded: Archive,
     mcp_problems: Mapping[str, str],
 ) -> None:
     examining = threading.Lock()

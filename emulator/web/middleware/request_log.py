@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from flask import Response
 
-from emulator.core import json_codec, metrics
+from emulator.core import metrics
 from emulator.core.client_keys import grant_of
 from emulator.traces import Trace
 from emulator.web.middleware.error_replies import speaks_anthropic
@@ -63,8 +63,7 @@ def log_turns(trace: Trace) -> None:
     """Log what the model was sent and what it replied, for `log_bodies`."""
     for n, turn in enumerate(trace.turns, 1):
         which = {"request_id": trace.id, "turn": n}
-        sent = {**turn.fields, "messages": [*turn.messages]}
-        log.info("prompt", **which, body=json_codec.dumps(sent, default=repr).decode())
+        log.info("prompt", **which, body=turn.request.decode())
         if turn.operation != "chat":
             continue
         received = b"".join(data for _, data in turn.wire.events)

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from emulator.core.client_keys import new_key
-from emulator.traces.store import TraceStore
+from emulator.traces import Archive
 from tests.support.inspected import HELLO, Inspected, shown, stored
 from tests.support.processes import wait_until
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -239,7 +239,7 @@ def test_the_inspector_can_be_switched_off(inspect: Start, upstream: ScriptedUps
 def test_ten_thousand_requests_are_shown_a_page_at_a_time(
     inspect: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TraceStore, "max_traces", 10_000)
+    monkeypatch.setattr(Archive, "max_traces", 10_000)
     proxy = inspect()
     for n in range(10_000):
         trace = proxy.requests.traces.begin(f"req_{n}", "POST", "/v1/chat/completions", "", b"")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import queue
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,8 @@ import pytest
 
 from emulator.core.errors import StoreUnavailable
 from emulator.database import DatabaseFailed, open_database
-from emulator.traces import Trace, TraceReader
-from emulator.traces.sender import TraceSender
-from emulator.traces.store import Batch, TraceStore
+from emulator.traces import Archive, Trace
+from emulator.traces.archive import Row
 from emulator.traces.summary import TraceSummary
 from emulator.traces.transfer import dump_trace, load_trace
 from tests.support.inspected import Inspected
@@ -26,6 +26,7 @@ from tests.support.programs import CHAIN, HITS, TOOLS, results
 from tests.support.raw_http import fetch, send
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.several_workers import SILENT, TwoWorkers, two_workers
+from tests.support.tools import GET_WEATHER
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 REPAIRED = '```tool_code\nget_weather(town="Oslo")\n```'
@@ -144,15 +145,55 @@ def test_a_trace_looks_the_same_in_another_process(
         assert [*one.messages] == [*other.messages]
 
 
+def test_the_archive_has_the_bytes_that_were_received_and_sent(
+    inspect: Start, upstream: ScriptedUpstream
+) -> None:
+    """The messages of each turn were written again, in another form than the upstream received."""
+    proxy = inspect()
+    upstream.reply(REPAIRED, EVERYTHING)
+    messages = [{"role": "user", "content": "Weather?", "name": "ann"}]
+    body = json.dumps({"model": "m", "messages": messages, "tools": [GET_WEATHER]}, indent=3)
+    status, headers, _ = fetch(f"{proxy.url}/v1/chat/completions", body.encode())
+    assert status == 200
+    trace = proxy.requests.reader.get(headers["x-request-id"])
+    assert trace is not None
+    assert trace.body == body.encode()
+    assert [json.loads(turn.sent) for turn in trace.turns] == upstream.requests
+    assert len(trace.turns) == 2
+    for turn in trace.turns:
+        assert {**turn.fields, "messages": [*turn.messages]} == json.loads(turn.sent)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"model" : "m", "messages":[ {"role":"user", "content":"\\n\\u00e9"} ], "stream":true}',
+        b'{"messages":[],"seed":123456789012345678901234567890,"nested":%s}'
+        % (b"[" * 200 + b"]" * 200),
+    ],
+)
+def test_what_was_sent_is_copied_byte_for_byte(sent: bytes) -> None:
+    trace = Trace("req_0", "POST", "/", body=b"\n\xff")
+    trace.begin_turn("one", [], {}).sent = sent
+    trace.begin_turn("two", [{"role": "user", "content": "It waits\nfor a slot."}], {"model": "m"})
+    trace.begin_turn("three", (), {})
+    again = load_trace(dump_trace(trace), trace.body)
+    assert again.turns[0].sent == sent
+    assert json.loads(sent) == {**again.turns[0].fields, "messages": again.turns[0].messages}
+    assert [turn.messages for turn in again.turns[1:]] == [[*t.messages] for t in trace.turns[1:]]
+    assert again.turns[1].fields == {"model": "m"}
+    assert again.body == trace.body
+
+
 @contextmanager
 def opened(
     fails_at: str = "", now: Callable[[], float] = time.time
-) -> Iterator[tuple[TraceStore, list[int]]]:
-    """A store, and the number of requests in each batch that it received."""
+) -> Iterator[tuple[Archive, list[int]]]:
+    """An archive, and the number of requests in each batch that it received."""
     batches: list[int] = []
 
-    class Counting(TraceStore):
-        def put(self, batch: Batch) -> None:
+    class Counting(Archive):
+        def put(self, batch: Sequence[Row]) -> None:
             batches.append(len(batch))
             if fails_at in [summary.id for summary, _ in batch]:
                 raise DatabaseFailed("the disk is full")
@@ -162,50 +203,48 @@ def opened(
         yield Counting(database), batches
 
 
-def put(store: TraceStore, trace: Trace, *, whole: bool = True) -> None:
-    store.put([(TraceSummary.of(trace), dump_trace(trace).decode() if whole else None)])
+def put(archive: Archive, trace: Trace, *, whole: bool = True) -> None:
+    archive.put([(TraceSummary.of(trace), dump_trace(trace) if whole else None)])
 
 
 def test_requests_and_bytes_are_limited_and_lost_requests_are_found() -> None:
     now = [100.0]
-    with opened(now=lambda: now[0]) as (store, _):
-        store.max_traces, store.max_bytes, store.max_seconds = 2, 2**20, 3600
+    with opened(now=lambda: now[0]) as (archive, _):
+        archive.max_traces, archive.max_bytes, archive.max_seconds = 2, 2**20, 3600
         for n in range(3):
             running = Trace(f"req_{n}", "POST", "/v1/responses", body=b"\xff words", began=now[0])
-            put(store, running)
+            put(archive, running)
             now[0] += 0.1
         running.end()
-        put(store, running)
+        put(archive, running)
         late = Trace("req_2", "POST", "/v1/responses", began=running.began)
-        put(store, late, whole=False)  # out of order
-        listed = store.page({"q": "words"}, None).rows
+        put(archive, late, whole=False)  # out of order
+        listed = archive.page({"q": "words"}, None).rows
         assert [(row.id, row.state) for row in listed] == [
             ("req_2", "answered"),
             ("req_1", "running"),
         ]
         now[0] += 60
-        assert [row.id for row in store.page({"show": "failed"}, None).rows] == ["req_1"]
-        put(store, Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0]))
-        count, size = store.count_and_bytes(None)
+        assert [row.id for row in archive.page({"show": "failed"}, None).rows] == ["req_1"]
+        put(archive, Trace("req_large", "POST", "/v1/responses", body=b"x" * 2**18, began=now[0]))
+        count, size = archive.count_and_bytes(None)
         assert (count, size < 2**17) == (2, True)
-        large = store.get("req_large", None)
+        large = archive.get("req_large", None)
         assert large is not None
-        assert (large.summary.body, large.text) == (b"", None)
-        assert store.get("req_2", "somebody else") is None
+        assert (large.body, large.stripped) == (b"", True)
+        assert archive.get("req_2", "somebody else") is None
 
 
 def test_requests_are_sent_in_batches_and_immediately_for_a_reader() -> None:
-    with opened() as (store, batches):
-        sender = TraceSender(store)
-        reader = TraceReader(store, sender.flush)
+    with opened() as (archive, batches):
         traces = [Trace(f"req_{n}", "POST", "/", body=b"\xff %d" % n) for n in range(5)]
         for trace in traces:
             trace.begin_turn("m", [{"role": "user", "content": trace.id}], {})
-            sender.finish(trace)
+            archive.finish(trace)
         assert batches == []
-        assert {row.id for row in reader.page({}, None).rows} == {trace.id for trace in traces}
+        assert {row.id for row in archive.page({}, None).rows} == {trace.id for trace in traces}
         assert batches == [5]
-        again = [reader.get(trace.id) for trace in traces]
+        again = [archive.get(trace.id) for trace in traces]
         assert [one and (one.body, one.turns[0].messages[0]["content"]) for one in again] == [
             (trace.body, trace.id) for trace in traces
         ]
@@ -229,57 +268,53 @@ def test_a_request_that_cannot_be_sent_does_not_stop_the_others(
     def fails() -> str:
         raise error
 
-    with opened() as (store, _):
-        sender, reader = TraceSender(store), TraceReader(store)
+    with opened() as (archive, _):
         bad = Trace("req_bad", "POST", "/", mode="emulated", tools=("f",), stubs=fails)
         for n, traces in enumerate(
             ((bad, Trace("req_1", "POST", "/")), (Trace("req_2", "POST", "/"),))
         ):
             for trace in traces:
-                sender.begin(trace)
-                sender.finish(trace)
-            wait_until(lambda last=n + 1: reader.get(f"req_{last}") is not None)
-        found = {row.id for row in reader.page({}, None).rows}
+                archive.begin(trace)
+                archive.finish(trace)
+            wait_until(lambda last=n + 1: archive.get(f"req_{last}") is not None)
+        found = {row.id for row in archive.page({}, None).rows}
         assert found == {"req_1", "req_2", *(["req_bad"] if shown else [])}
 
 
 def test_a_store_that_failed_once_receives_the_next_requests() -> None:
-    with opened(fails_at="req_0") as (store, batches):
-        sender, reader = TraceSender(store), TraceReader(store)
+    with opened(fails_at="req_0") as (archive, batches):
         for n in range(2):
             trace = Trace(f"req_{n}", "POST", "/")
-            sender.begin(trace)
-            sender.finish(trace)
+            archive.begin(trace)
+            archive.finish(trace)
             wait_until(lambda sent=n + 1: len(batches) == sent)
-        wait_until(lambda: reader.get("req_1") is not None)
-        assert [row.id for row in reader.page({}, None).rows] == ["req_1"]
+        wait_until(lambda: archive.get("req_1") is not None)
+        assert [row.id for row in archive.page({}, None).rows] == ["req_1"]
 
 
 def test_a_page_of_a_store_that_fails_says_so() -> None:
     with closing(open_database(":memory:")) as database:
-        reader = TraceReader(TraceStore(database))
+        archive = Archive(database)
         database.run("DROP TABLE traces")
         with pytest.raises(StoreUnavailable, match="cannot be read"):
-            reader.page({}, None)
+            archive.page({}, None)
 
 
 def test_a_worker_buffers_few_bytes_and_none_at_its_end() -> None:
-    with opened() as (store, batches):
-        sender = TraceSender(store)
+    with opened() as (archive, batches):
         for n in range(3):
-            sender.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
+            archive.finish(Trace(f"req_{n}", "POST", "/", body=bytes(3 * 2**20)))
         assert sum(batches) == 2
-        sender.close()
+        archive.close()
         assert sum(batches) == 3
-        sender.finish(Trace("req_last", "POST", "/"))
+        archive.finish(Trace("req_last", "POST", "/"))
         assert sum(batches) == 4
 
 
 def test_a_running_worker_sends_without_a_reader() -> None:
-    with opened() as (store, batches):
-        sender = TraceSender(store)
+    with opened() as (archive, batches):
         trace = Trace("req_0", "POST", "/")
-        sender.begin(trace)
-        sender.finish(trace)
-        wait_until(lambda: TraceReader(store).get("req_0") is not None)
+        archive.begin(trace)
+        archive.finish(trace)
+        wait_until(lambda: archive.get("req_0") is not None)
         assert batches == [1]

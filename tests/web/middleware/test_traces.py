@@ -6,8 +6,7 @@ import gc
 import queue
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from typing import Any
 
 import openai
@@ -16,10 +15,9 @@ import pytest
 from emulator.core.events import ToolCall
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.database import open_database
-from emulator.traces import Trace, TraceReader, Traces, timeline
-from emulator.traces.sender import TraceSender
-from emulator.traces.store import TraceStore
+from emulator.traces import Archive, Trace, Traces, timeline
 from emulator.traces.summary import TraceSummary
+from emulator.traces.transfer import dump_trace
 from tests.support.inspected import stored
 from tests.support.processes import wait_until
 from tests.support.raw_http import send
@@ -28,7 +26,7 @@ from tests.support.tools import GET_WEATHER
 
 CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 HELLO: list[Any] = [{"role": "user", "content": "Weather in Oslo?"}]
-Started = tuple[openai.OpenAI, "queue.Queue[Trace]", TraceReader]
+Started = tuple[openai.OpenAI, "queue.Queue[Trace]", Archive]
 Start = Callable[..., Started]
 
 
@@ -200,15 +198,14 @@ def test_with_the_inspector_off_nothing_is_stored(start: Start, upstream: Script
     assert (trace.state, trace.call_count, trace.wire.events) == ("called", 1, [])
 
 
-def opened(max_traces: int, now: Callable[[], float] = time.time) -> tuple[Traces, TraceReader]:
-    """Traces that are stored, at most 1 MiB and for a minute, and their reader."""
+def opened(max_traces: int, now: Callable[[], float] = time.time) -> tuple[Traces, Archive]:
+    """Traces that are stored, at most 1 MiB and for a minute, and their archive."""
     traces = Traces(records_wire=True, now=now)
-    store = TraceStore(open_database(":memory:", now))
-    store.max_traces, store.max_bytes, store.max_seconds = max_traces, 2**20, 60
-    sender = TraceSender(store)
-    traces.on_begin(sender.begin)
-    traces.on_finish(sender.finish)
-    return traces, TraceReader(store, sender.flush)
+    archive = Archive(open_database(":memory:", now))
+    archive.max_traces, archive.max_bytes, archive.max_seconds = max_traces, 2**20, 60
+    traces.on_begin(archive.begin)
+    traces.on_finish(archive.finish)
+    return traces, archive
 
 
 def finish(traces: Traces, key: str, body: bytes, client: str = "") -> None:
@@ -259,18 +256,54 @@ def test_a_running_request_is_shown_in_its_current_state() -> None:
     assert (again.body, again.turns[0].messages) == (b"words", [{"role": "user", "content": "Hi"}])
 
 
-def test_a_late_report_does_not_remove_the_contents_of_a_request_that_has_ended() -> None:
+def test_a_late_report_changes_nothing_of_a_request_that_has_ended() -> None:
     """A page asks for what runs while the worker stores what has ended."""
-    store = TraceStore(open_database(":memory:", time.time))
-    sender = TraceSender(store)
-    trace = Trace("req_0", "POST", "/v1/chat/completions", body=b"words")
-    sender.begin(trace)
-    trace.end()
-    sender.finish(trace)
-    sender.flush()
-    store.put([(replace(TraceSummary.of(trace), body=b""), None)])
-    shown = store.get("req_0", None)
-    assert shown is not None and shown.text is not None and shown.summary.body == b"words"
+    with closing(open_database(":memory:")) as database:
+        archive = Archive(database)
+        trace = Trace("req_0", "POST", "/v1/chat/completions", body=b"words")
+        late = TraceSummary.of(trace)
+        archive.begin(trace)
+        trace.end()
+        archive.finish(trace)
+        for summary in (late, TraceSummary.of(trace)):
+            archive.page({}, None)
+            archive.put([(summary, None)])
+            again = archive.get("req_0")
+            assert again is not None
+            assert (again.state, again.stripped, again.body) == ("answered", False, b"words")
+
+
+def test_a_report_without_contents_keeps_those_of_a_running_request() -> None:
+    with closing(open_database(":memory:")) as database:
+        archive = Archive(database)
+        trace = Trace("req_0", "POST", "/v1/chat/completions", body=b"words")
+        archive.put([(TraceSummary.of(trace), dump_trace(trace))])
+        trace.model = "m"
+        archive.put([(TraceSummary.of(trace), None)])
+        [row] = archive.page({"q": "words"}, None).rows
+        again = archive.get("req_0")
+        assert again is not None
+        assert (row.model, row.state, again.stripped) == ("m", "running", False)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_request_with_the_id_of_another_clients_request_changes_nothing(
+    has_ended: bool, is_whole: bool
+) -> None:
+    """It took the row over: the other client no longer saw its request."""
+    with closing(open_database(":memory:")) as database:
+        archive = Archive(database)
+        mine = Trace("req_0", "POST", "/v1/chat/completions", "ann", b"mine")
+        archive.put([(TraceSummary.of(mine), dump_trace(mine))])
+        before = database.all("SELECT * FROM traces")
+        other = Trace("req_0", "POST", "/v1/chat/completions", "bob", b"forged")
+        if has_ended:
+            other.end()
+        archive.put([(TraceSummary.of(other), dump_trace(other) if is_whole else None)])
+        assert database.all("SELECT * FROM traces") == before
+        assert archive.get("req_0", "bob") is None
+        assert archive.page({}, "bob").rows == []
 
 
 def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedUpstream) -> None:

@@ -1,0 +1,110 @@
+"""Acts that wait for a decision: each is a row before anything is done.
+
+    pending ──► decided ──► taken ──► removed
+       ▲ └─────────┼──────────┘ the act's process decides itself, and takes its own decision
+       └───────────┘ withdrawn by the process that decided, because nobody has taken the decision
+
+The process that acts owns the row: it renews the row, takes the decision, and then does what was decided.
+Every process lists and decides what is pending. A row that was not renewed for `ACT_SECONDS` belongs to a
+dead process: it can no longer be listed or decided, and any process removes it later.
+
+What may never happen: two decisions count; a decision that was taken changes; an act is done before its
+decision is taken; whoever decided is told that the decision counts before it is taken, or that it does not
+count although it was. Therefore taking is one statement, a decision is withdrawn only while it is not taken,
+and a row is removed only if it was not taken, or long after.
+
+Every statement names the owner. Each may run twice with the same result, because a lost connection leaves
+unknown whether it ran: so each decision has bytes of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.database.database import Database
+
+ACT_SECONDS = 10.0
+"""Longer than a process stops using a database that has failed."""
+_REMOVED_SECONDS = 60.0
+"""Much longer than a process waits until its decision is taken."""
+TABLES = (
+    (
+        "CREATE TABLE IF NOT EXISTS acts (id TEXT PRIMARY KEY, owner TEXT NOT NULL, code TEXT NOT NULL, "
+        "since DOUBLE PRECISION NOT NULL, renewed DOUBLE PRECISION NOT NULL, decision BYTEA, "
+        "taken BOOLEAN NOT NULL)"
+    ),
+    "CREATE INDEX IF NOT EXISTS acts_owner ON acts (owner)",
+)
+_THIS = "id = :id AND owner = :owner"
+_TAKE = (
+    "UPDATE acts SET renewed = :now, decision = coalesce(decision, :own), "
+    f"taken = coalesce(decision, :own) IS NOT NULL WHERE {_THIS} RETURNING decision"
+)
+_ADD = (
+    "INSERT INTO acts (id, owner, code, since, renewed, decision, taken) "
+    "VALUES (:id, :owner, :code, :since, :now, :own, :taken) ON CONFLICT (id) DO NOTHING"
+)
+_PENDING = (
+    "SELECT id, code, since FROM acts WHERE owner = :owner AND decision IS NULL AND renewed > :old"
+)
+_DECIDE = (
+    f"UPDATE acts SET decision = :decision WHERE {_THIS} AND renewed > :old "
+    "AND (decision IS NULL OR decision = :decision) RETURNING code, since"
+)
+_WITHDRAW = f"UPDATE acts SET decision = NULL WHERE {_THIS} AND decision = :decision AND NOT taken"
+_IS_TAKEN = f"SELECT 1 FROM acts WHERE {_THIS} AND decision = :decision AND taken"
+
+
+class Acts:
+    """Safe to share between threads. All methods raise `DatabaseFailed`.
+
+    ``owner`` is who may decide; a decision is any bytes that no other decision has.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def take(
+        self, owner: str, id_: str, code: str, since: float, own: bytes | None = None
+    ) -> bytes | None:
+        """Renew the act's row, or add it, and take the decision that was made, else ``own``.
+
+        Called by the act's process, in one thread at a time. None if there is no decision yet.
+        """
+        key = {"id": id_, "owner": owner, "own": own, "now": self._database.now()}
+        for (decision,) in self._database.execute(_TAKE, key, writes=True).rows:
+            return None if decision is None else bytes(decision)
+        self._database.run(_ADD, **key, code=code, since=since, taken=own is not None)
+        return own
+
+    def pending(self, owner: str) -> list[tuple[str, str, float]]:
+        """Id, code and begin of each."""
+        return self._database.all(_PENDING, owner=owner, old=self._database.now() - ACT_SECONDS)
+
+    def decide(self, owner: str, id_: str, decision: bytes) -> tuple[str, float] | None:
+        """The code and begin of the act, which ``decision`` is for, unless it is withdrawn.
+
+        None if no such act is pending.
+        """
+        old = self._database.now() - ACT_SECONDS
+        key = {"id": id_, "owner": owner, "decision": decision, "old": old}
+        rows: Any = self._database.execute(_DECIDE, key, writes=True).rows
+        return next(iter(rows), None)
+
+    def is_taken(self, owner: str, id_: str, decision: bytes) -> bool:
+        """Return True if the act's process has taken this decision."""
+        return self._database.one(_IS_TAKEN, id=id_, owner=owner, decision=decision) is not None
+
+    def withdraw(self, owner: str, id_: str, decision: bytes) -> bool:
+        """Return True unless the act's process has taken this decision, which then stays."""
+        self._database.run(_WITHDRAW, id=id_, owner=owner, decision=decision)
+        return not self.is_taken(owner, id_, decision)
+
+    def remove(self, owner: str, id_: str) -> None:
+        """Remove an act that its process does not wait for any more, unless its decision was taken."""
+        self._database.run(f"DELETE FROM acts WHERE {_THIS} AND NOT taken", id=id_, owner=owner)
+
+    def sweep(self) -> None:
+        """Remove the rows of dead processes, and of acts that were decided long ago."""
+        old = self._database.now() - ACT_SECONDS - _REMOVED_SECONDS
+        self._database.run("DELETE FROM acts WHERE renewed < :old", old=old)
