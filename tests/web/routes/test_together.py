@@ -14,7 +14,8 @@ from tests.support.scripted import DONE, OK, Reply, ScriptedUpstream, delta, sse
 
 GO_ON = threading.Semaphore(0)
 WORDS = delta("One ") + delta("two ") + delta("three")
-DIFFERENT = delta("One ") + delta(reasoning_content="two ") + delta("three")
+THOUGHT = sse({"id": "x", "choices": [{"index": 0, "delta": {"reasoning_content": "two "}}]})
+DIFFERENT = delta("One ") + THOUGHT + delta("three")
 REPLIES: dict[str, tuple[bytes | None, ...]] = {
     "words": (OK + WORDS, None, delta(finish="stop") + DONE),
     "different": (OK + DIFFERENT, None, delta(finish="stop") + DONE),
