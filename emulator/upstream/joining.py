@@ -47,15 +47,6 @@ class _Frame:
     def around(self, text: bytes) -> bytes:
         return b"%b%b%b" % (self.before, text, self.after)
 
-    def text(self, event: bytes) -> bytes | None:
-        """The text of an event of this frame; None if it is of another, or not complete by itself."""
-        if not (event.startswith(self.before) and event.endswith(self.after)):
-            return None
-        text = event[len(self.before) : len(event) - len(self.after)]
-        if len(event) < len(self.before) + len(self.after) or not _TEXT.fullmatch(text):
-            return None
-        return text if text.isascii() or _is_utf8(text) else None
-
     def _carries_only_text(self) -> bool:
         try:
             chunk = json_codec.loads(self.around(_MARK.encode()))
@@ -91,16 +82,20 @@ class Joiner:
             return [*events]
         found: list[bytes] = []
         texts: list[bytes] = []
+        frame, is_complete = self._frame, _TEXT.fullmatch
         for event in events:
-            text = self._frame.text(event) if self._frame else None
-            if text is None:
+            if not (frame and event.startswith(frame.before) and event.endswith(frame.after)):
                 self._end(texts, found)
-                self._frame = _Frame.of(event)
-                text = self._frame.text(event) if self._frame else None
-            if text is None:
-                found.append(event)
+                self._frame = frame = _Frame.of(event)
+                if frame is None:
+                    found.append(event)
+                    continue
+            start, end = len(frame.before), len(event) - len(frame.after)
+            if is_complete(event, start, end) and (event.isascii() or _is_utf8(event[start:end])):
+                texts.append(event[start:end])
             else:
-                texts.append(text)
+                self._end(texts, found)
+                found.append(event)
         self._end(texts, found)
         return found
 
