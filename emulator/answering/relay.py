@@ -58,7 +58,7 @@ def relay(
     answered = has_output = False
     unfinished: set[int] = set()
     call: Any = None
-    remaining = MAX_REPLY_CHARS * (chat.n or 1)
+    longest = MAX_REPLY_CHARS * (chat.n or 1)
     with upstream.open(relayed_messages(request, plain=profile.plain), fields) as reply:
         yield UpstreamAccepted(headers=reply.headers)
         for chunk in reply:
@@ -72,9 +72,7 @@ def relay(
                     has_output = has_output or any(choice["delta"].get(n) for n in _OUTPUT)
                 answered = True
                 yield RelayedChunk(chunk, reply.more_arrived)
-                for choice in choices:
-                    remaining -= _size(choice)
-            if remaining < 0:  # the maximum length of a reply
+            if reply.received.characters > longest:
                 yield RelayedChunk(
                     {**last, "choices": [_end(n, "length") for n in range(chat.n or 1)]}
                 )
@@ -95,15 +93,6 @@ def _drop_calls(choice: dict[str, Any]) -> Any:
     if reason := choice.get("finish_reason"):
         choice["finish_reason"] = answer_finish_reason(reason)
     return choice["delta"].pop("tool_calls", None)
-
-
-def _size(choice: Any) -> int:
-    """Roughly the characters that a chunk adds to its choice, in any field."""
-    size = 0
-    for name, value in choice["delta"].items():
-        if value and name != "role":
-            size += len(value if isinstance(value, str) else str(value))
-    return size
 
 
 def _note_end(choice: dict[str, Any], unfinished: set[int]) -> None:

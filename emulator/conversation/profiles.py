@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from emulator.core.cached_property import cached_property
@@ -160,7 +161,14 @@ def choose(
 
 def profile_of(settings: Settings, model: str, description: str = "") -> Profile:
     """The profile for ``model``, the upstream's name of a model, and what the upstream says about it."""
-    return choose(settings.profile, model, settings.profiles, description)
+    if settings.profiles:
+        return choose(settings.profile, model, settings.profiles, description)
+    return _choose_from_table(settings.profile, model, description)
+
+
+@lru_cache(maxsize=1024)
+def _choose_from_table(setting: str, model: str, description: str) -> Profile:
+    return choose(setting, model, (), description)
 
 
 def _profile_from_row(row: ProfileRow) -> Profile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 
 from prometheus_client import (
@@ -111,6 +112,10 @@ HOSTED_CALLS = Counter(
     ["kind", "outcome"],
 )
 CELLS = Counter("emulator_cells", "Cells run in containers", ["status"])
+
+for _metric in (REQUESTS, ANSWERS, FIRST_TOKEN_SECONDS, ANSWER_SECONDS, TOKENS):
+    # Each request updates them. No series is ever removed, so each is looked up by its labels once.
+    _metric.labels = lru_cache(maxsize=4096)(_metric.labels)  # type: ignore[method-assign, assignment]
 
 
 _MAX_MODELS = 1000

@@ -184,7 +184,9 @@ class Settings(BaseSettings):
         description="longest wait for a request's head, and for its body before it must arrive at 16 KiB/s",
     )
     client_open_requests: int = Field(
-        0, ge=0, description="limit of open requests per client key, including streams; 0: no limit"
+        0,
+        ge=0,
+        description="limit of answers that are made at the same time for a client key; 0: no limit",
     )
     client_requests_per_minute: int = Field(
         0, ge=0, description="limit of requests per minute and client key; 0: no limit"

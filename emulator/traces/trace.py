@@ -352,9 +352,7 @@ def event_recorder() -> Callable[[Sequence[bytes]], None] | None:
     add, now = trace.turns[-1].wire.add, trace.now
 
     def record(events: Sequence[bytes]) -> None:
-        at = now()
-        for event in events:
-            add(at, event)
+        add(now(), b"\n\n".join(events))
 
     return record
 

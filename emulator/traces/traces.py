@@ -22,6 +22,7 @@ class Traces:
         self._now = now
         self._on_begin: list[Listener] = []
         self._on_finish: list[Listener] = []
+        self._on_refusal: list[Listener] = []
 
     def on_begin(self, listener: Listener) -> None:
         """Call ``listener`` for each future request, before any work is done for it."""
@@ -30,6 +31,10 @@ class Traces:
     def on_finish(self, listener: Listener) -> None:
         """Call ``listener`` for each future request, once its response has been sent."""
         self._on_finish.append(listener)
+
+    def on_refusal(self, listener: Listener) -> None:
+        """Call ``listener`` for each future request that is refused before any work is done for it."""
+        self._on_refusal.append(listener)
 
     def begin(
         self,
@@ -47,6 +52,12 @@ class Traces:
         for listener in self._on_begin:
             _call(listener, trace)
         return trace
+
+    def refuse(self, trace: Trace) -> None:
+        """Record a request for which nothing was done: ``trace`` has its error."""
+        trace.end()
+        for listener in self._on_refusal:
+            _call(listener, trace)
 
     def finish(self, trace: Trace, *, disconnected: bool = False) -> None:
         """End a request's trace; ``disconnected`` if its client left early. A second call has no effect."""

@@ -20,7 +20,7 @@ from emulator.core import json_codec
 from emulator.core.errors import UpstreamFailed
 from emulator.core.events import new_id
 from emulator.upstream.failures import QUOTED, quote, recognize_context_error
-from emulator.upstream.interface import Chunk, Received
+from emulator.upstream.interface import Chunk, Received, characters_of
 
 _MAX_DEPTH = 64
 """Levels of nested JSON. More cannot be written again (orjson stops at 254 levels)."""
@@ -64,7 +64,7 @@ class ChunkReader:
         if type(chunk.get("id")) is not str or type(chunk.get("created")) is not int:
             self._complete(chunk)
         chunk |= {name: None for name in _LABELS & chunk.keys() if type(chunk[name]) is not str}
-        self._received.chunks += any(choice["delta"] for choice in choices)
+        self._received.characters += characters_of(choices)
         self._received.usage = chunk.get("usage") or self._received.usage
         return chunk
 

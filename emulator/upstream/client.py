@@ -44,6 +44,7 @@ from emulator.upstream.interface import (
     UpstreamBody,
     UpstreamReply,
 )
+from emulator.upstream.joining import Joiner
 from emulator.upstream.pass_through import RETURNED_HEADERS, SENT_HEADERS, PassedOnRequest
 from emulator.upstream.sse import EventTooLarge, ReplyDecoder
 from emulator.upstream.transport import Transport, UpstreamResponse
@@ -217,6 +218,7 @@ class _ChatReply(UpstreamReply):
         """Yield the chunks. Raises `UpstreamFailed` if the answer is broken, malformed or unfinished."""
         decoder, received, record = ReplyDecoder(), self.received, traces.event_recorder()
         reader, has_output = ChunkReader(received, self._choices), False
+        joiner = Joiner()
         try:
             for data in chain(self._response, [b""]):
                 _check_deadline(self._until)  # also while only comments arrive
@@ -229,6 +231,7 @@ class _ChatReply(UpstreamReply):
                 events = decoder.feed(data) if data else decoder.close()
                 if record is not None and events:
                     record(events)
+                events = joiner.join(events)
                 # [DONE] may be late, so the chunk before it does not wait for it.
                 last = len(events) - 1 - (events[-1:] == [b"[DONE]"])
                 for index, event in enumerate(events):

@@ -14,7 +14,7 @@ upstream's slot would leak.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -40,8 +40,8 @@ Chunk = dict[str, Any]
 class Received:
     """What a reply has brought so far."""
 
-    chunks: int = 0
-    """Chunks with a delta that is not empty."""
+    characters: int = 0
+    """Of all deltas: see `characters_of`."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The last reported usage."""
     has_output: bool = False
@@ -50,6 +50,16 @@ class Received:
     """A choice had a ``finish_reason``."""
     error: UpstreamFailed | None = None
     """The error that ended the reply."""
+
+
+def characters_of(choices: Iterable[Mapping[str, Any]]) -> int:
+    """About how many characters the choices of a chunk add to the reply, in any field."""
+    size = 0
+    for choice in choices:
+        for name, value in choice["delta"].items():
+            if value and name != "role":
+                size += len(value) if type(value) is str else len(str(value))
+    return size
 
 
 MAX_REPLY_CHARS = 2**20

@@ -76,7 +76,8 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     usage = received.usage
     prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
     turn.prompt_tokens = estimate_tokens(messages) if prompt is None else prompt
-    turn.completion_tokens = received.chunks if completion is None else completion
+    written = tokens_of(received.characters)
+    turn.completion_tokens = written if completion is None else completion
     # Some servers report usage with each chunk: before the end it is what they had counted so far.
     turn.is_estimated = prompt is None or completion is None or not received.has_finish
     prompt_details = usage.get("prompt_tokens_details") or {}
@@ -90,10 +91,15 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else None
 
 
+def tokens_of(characters: int) -> int:
+    """Estimate the tokens of a text without a tokenizer."""
+    return math.ceil(characters / _CHARS_PER_TOKEN)
+
+
 def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate the length of a prompt without a tokenizer: four characters a token."""
+    """Estimate the length of a prompt."""
     contents = (message.get("content") or "" for message in messages)
-    return math.ceil(sum(map(_characters, contents)) / _CHARS_PER_TOKEN)
+    return tokens_of(sum(map(_characters, contents)))
 
 
 def _characters(content: Any) -> int:

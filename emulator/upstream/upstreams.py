@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
@@ -63,14 +64,13 @@ class AnswerUpstream:
     spend: Spend | None
     first_token_seconds: float = math.inf
     """How long the first turn may be silent before a fallback is asked."""
-    _is_opened: threading.Event = field(default_factory=threading.Event, init=False)
+    _turns: Iterator[int] = field(default_factory=count, init=False)
 
     def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
         """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
         named = {**fields, "model": self.model}
         first = math.inf
-        if not self._is_opened.is_set():
-            self._is_opened.set()
+        if next(self._turns) == 0:
             first = time.monotonic() + self.first_token_seconds
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key, first)
         return open_metered(self.name, messages, named, self.spend, open_reply)

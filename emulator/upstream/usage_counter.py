@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from emulator.core.events import Usage
-from emulator.upstream.interface import Chunk
-from emulator.upstream.metering import estimate_tokens
+from emulator.upstream.interface import Chunk, characters_of
+from emulator.upstream.metering import estimate_tokens, tokens_of
 
 # Details are passed on only if the answer took one turn: they cannot be added up.
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
@@ -17,15 +17,15 @@ _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 class UsageCounter:
     """Reports the last turn's prompt and the completions of all turns.
 
-    If the proxy closes a reply before the upstream reports its usage, each chunk with content counts as one
-    token. Chunks that arrived together with the last one needed count as well: the model generated them.
+    If the proxy closes a reply before the upstream reports its usage, the tokens are estimated. What arrived
+    together with the last chunk that was needed counts as well: the model generated it.
     """
 
     def __init__(self) -> None:
         self._turns = 0
         self._earlier_completions = 0
         self._earlier_prompts = 0
-        self._chunks = 0
+        self._characters = 0
         self._reported: Mapping[str, Any] = {}
         self._messages: Sequence[Mapping[str, Any]] = ()
 
@@ -35,17 +35,17 @@ class UsageCounter:
         self._earlier_prompts += self._prompt_tokens(self._messages)
         self._messages = tuple(messages)
         self._turns += 1
-        self._chunks, self._reported = 0, {}
+        self._characters, self._reported = 0, {}
 
     def count(self, chunk: Chunk) -> None:
-        self._chunks += any(choice.get("delta") for choice in chunk.get("choices") or ())
+        self._characters += characters_of(chunk.get("choices") or ())
         self._reported = chunk.get("usage") or self._reported
 
     @property
     def completion_tokens(self) -> int:
         """Tokens of all replies so far."""
         return self._earlier_completions + int(
-            self._reported.get("completion_tokens") or self._chunks
+            self._reported.get("completion_tokens") or tokens_of(self._characters)
         )
 
     def usage(self, messages: Sequence[Mapping[str, Any]]) -> Usage:

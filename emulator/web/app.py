@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Flask
 
@@ -21,15 +21,12 @@ from emulator.web.inspector.playground_pages import add_playground
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import make_inspector
 from emulator.web.inspector.status_page import add_status
-from emulator.web.middleware import request_log
 from emulator.web.middleware.admission import Admission
-from emulator.web.middleware.authorization import recognizer, require_key
-from emulator.web.middleware.browser_guard import allow_origins, guard
+from emulator.web.middleware.authorization import recognizer
+from emulator.web.middleware.checks import API, Checks
 from emulator.web.middleware.disconnects import Disconnects
-from emulator.web.middleware.doors import Doors
 from emulator.web.middleware.error_replies import error_reply
-from emulator.web.middleware.limits import CheckLimits, add_limits, limit_checker
-from emulator.web.middleware.loop_guard import loop_guard
+from emulator.web.middleware.limits import Limits
 from emulator.web.middleware.recording import Recording
 from emulator.web.middleware.request_body import BoundedRequest
 from emulator.web.routes import (
@@ -72,14 +69,16 @@ def create_app(
     """
     services = open_services(settings, upstream, programs, kernels, hosted, now, run_folder)
     try:
-        app = Flask(__name__, static_folder=None)
+        app = _Application(__name__, static_folder=None)
         app.request_class = BoundedRequest
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
         app.extensions["emulator"] = services
-        check_limits = limit_checker(settings, services.counters)
-        _add_api(app, services, check_limits)
+        recording = Recording(services.requests.traces, logs_bodies=settings.log_bodies)
+        recognize = recognizer(settings, services.client_keys, services.now)
+        checks = Checks(settings, recognize, Limits(settings, services.counters), recording)
+        _add_api(app, services, checks)
         if settings.inspector != "off":
-            _add_inspector(app, services, check_limits)
+            _add_inspector(app, services, checks)
         openapi.add_routes(app)
         health.add_routes(
             app,
@@ -88,23 +87,31 @@ def create_app(
             services.kernel_counts,
             settings,
         )
-        _add_hooks(app, settings)
-        _add_wsgi_middleware(app, services)
+        app.before_request(checks.before)
+        app.after_request(checks.after)
+        app.register_error_handler(Exception, error_reply)
+        disconnects = Disconnects()
+        services.cleanup.callback(disconnects.close)
+        app.extensions["disconnects"] = disconnects
+        admission = Admission(app.wsgi_app, settings, disconnects, recording.record_refusal)
+        # Flask documents this assignment as the way to add WSGI middleware.
+        app.wsgi_app = admission  # type: ignore[method-assign]
     except BaseException:
         services.close()
         raise
     return app
 
 
-def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
+class _Application(Flask):
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``func``: none of ours is asynchronous, and the base class inspects each at each call."""
+        return func
+
+
+def _add_api(app: Flask, services: Services, checks: Checks) -> None:
     """Add the API at ``/v1``; `Doors` maps the other addresses that clients use to it."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
-    require_key(api, settings, services.client_keys, services.now)
-    add_limits(app, api, check_limits)
-    # Added after the checks, so that requests which they refuse are not recorded.
-    recording = Recording(app, api, services.requests.traces)
-
     upload = partial(read_upload, stores.blobs.scratch, settings.max_file_bytes)
     chat.add_routes(api, pipeline, settings)
     models.add_routes(api, services.upstreams)
@@ -112,27 +119,27 @@ def _add_api(app: Flask, services: Services, check_limits: CheckLimits) -> None:
     responses.add_routes(api, services.responses, settings, services.background)
     files.add_routes(api, stores.files, upload)
     containers.add_routes(api, services.interpreter, stores.files, upload)
-    executions.add_routes(api, services.interpreter, settings, recording.begin)
+    executions.add_routes(api, services.interpreter, settings, checks.begin_answer)
     sessions.add_routes(
         api,
         services.interpreter,
         services.background,
         stores.document_database,
         upload,
-        recording.begin,
+        checks.begin_answer,
     )
     messages.add_routes(api, pipeline, services.threads, settings)
-    pass_through.add_routes(api, services.upstreams, settings, recording.begin)
-    app.register_blueprint(api, url_prefix="/v1", name="v1")
+    pass_through.add_routes(api, services.upstreams, settings, checks.begin_answer)
+    app.register_blueprint(api, url_prefix="/v1", name=API)
 
 
-def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) -> None:
+def _add_inspector(app: Flask, services: Services, checks: Checks) -> None:
     """Add the inspector's pages at ``/`` and ``/inspector``; `Access` decides who may read them."""
     settings, requests = services.settings, services.requests
     pages = Pages(settings)
     recognize = recognizer(settings, services.client_keys, services.now)
     access = Access(settings, recognize, services.stores.database)
-    inspector = make_inspector(access, pages, requests.reader, check_limits)
+    inspector = make_inspector(access, pages, requests.reader, checks.count_request)
     playground = Playground(Conversed(services.conversations, services.threads))
     add_playground(inspector, pages, playground, services.pipeline, settings, requests.reader)
     add_containers(inspector, pages, services.interpreter, services.approvals, requests.reader)
@@ -148,23 +155,3 @@ def _add_inspector(app: Flask, services: Services, check_limits: CheckLimits) ->
         services.mcp_problems,
     )
     app.register_blueprint(inspector)
-
-
-def _add_hooks(app: Flask, settings: Settings) -> None:
-    """Add the hooks around every route. Flask runs hooks before a request in this order, hooks after it in
-    reverse."""
-    app.before_request(request_log.begin)
-    app.before_request(loop_guard(settings))
-    app.before_request(guard(settings))
-    app.after_request(allow_origins(settings))
-    app.after_request(request_log.end)
-    app.register_error_handler(Exception, error_reply)
-
-
-def _add_wsgi_middleware(app: Flask, services: Services) -> None:
-    """Wrap the application in WSGI middleware. The middleware added last sees a request first."""
-    disconnects = Disconnects(app.wsgi_app)
-    services.cleanup.callback(disconnects.close)
-    app.extensions["disconnects"] = disconnects
-    # Flask documents this assignment as the way to add WSGI middleware.
-    app.wsgi_app = Admission(Doors(disconnects), services.settings)  # type: ignore[method-assign]

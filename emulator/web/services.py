@@ -292,4 +292,5 @@ def _open_requests(
         opening.callback(archive.close)
         traces.on_begin(archive.begin)
         traces.on_finish(archive.finish)
+        traces.on_refusal(archive.finish)
     return RecordedRequests(traces, archive)

@@ -1,6 +1,6 @@
-"""Count the Python functions that a request calls in a worker, by module: a cost that no machine changes.
+"""Count the Python functions that a request calls in a worker, by room: a cost that no machine changes.
 
-    python -m tests.support.call_counts            print the table
+    python -m tests.support.call_counts            print the table, beside the counts of bare Flask
     python -m tests.support.call_counts --write    write it to tests/golden/call_counts.json
 
 The server is the documented one with default settings, in a process of its own; its threads count with
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import sys
 import sysconfig
@@ -34,7 +35,9 @@ from tests.support.tools import GET_WEATHER, function, strings
 TABLE = ROOT / "tests" / "golden" / "call_counts.json"
 Json = dict[str, Any]
 Counts = dict[str, int]
-"""Module or library -> functions called."""
+"""Room or library -> functions called."""
+BARE = "bare Flask"
+"""The least that a proxy costs: `benchmarks.load.bare`, asked the same as "plain" and "streamed"."""
 
 _WARM_UPS = 2
 _BY_THE_CLOCK = "sweeper"
@@ -123,12 +126,17 @@ REQUESTS: list[tuple[Any, ...]] = [
 
 def measure(names: Sequence[str] = ()) -> dict[str, Counts]:
     """The counts of the named requests, or of all."""
-    with ScriptedUpstream() as upstream, counting_server(upstream.base_url) as server:
-        return {
-            name: _measured(upstream, server, path, body, replies)
-            for name, path, body, *replies in REQUESTS
-            if not names or name in names
-        }
+    found: dict[str, Counts] = {}
+    for bare in (False, True):
+        with (
+            ScriptedUpstream() as upstream,
+            counting_server(upstream.base_url, bare=bare) as server,
+        ):
+            for name, path, body, *replies in REQUESTS[: 2 if bare else None]:
+                if not names or name in names:
+                    row = f"{BARE}: {name}" if bare else name
+                    found[row] = _measured(upstream, server, path, body, replies)
+    return found
 
 
 def _measured(
@@ -167,15 +175,17 @@ class CountingServer:
             files: Counts = json.loads(reading.makefile().read())
         counts: Counter[str] = Counter()
         for file, count in files.items():
-            counts[_module(file)] += count
+            counts[_family(file)] += count
         return dict(sorted(counts.items()))
 
 
 @contextmanager
-def counting_server(base_url: str) -> Iterator[CountingServer]:
+def counting_server(base_url: str, *, bare: bool = False) -> Iterator[CountingServer]:
     with TemporaryDirectory() as folder:
         ports = [free_port(), free_port()]
-        command = [sys.executable, "-m", "tests.support.call_counts", *map(str, ports), base_url]
+        kind = "bare" if bare else "proxy"
+        arguments = [*map(str, ports), base_url, kind]
+        command = [sys.executable, "-m", "tests.support.call_counts", *arguments]
         process = Process(command, Path(folder) / "log")
         try:
             process.wait_until(lambda: all(map(listens, ports)))
@@ -186,13 +196,13 @@ def counting_server(base_url: str) -> Iterator[CountingServer]:
             process.kill()
 
 
-def _module(file: str) -> str:
-    """Our own modules by their full names, others by the library."""
+def _family(file: str) -> str:
+    """Our own modules by their rooms, others by the library."""
     path, packages = Path(file), sysconfig.get_path("purelib")
     if path.is_relative_to(packages):
         return path.relative_to(packages).parts[0].removesuffix(".py")
     if path.is_relative_to(ROOT):
-        return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        return ".".join(path.relative_to(ROOT).with_suffix("").parts[:2])
     return "the standard library"
 
 
@@ -216,6 +226,10 @@ class _Counter:
                 self._by_thread[thread] = Counter()
             self._by_thread[thread][frame.f_code.co_filename] += 1
 
+    def start(self, port: int) -> None:
+        """Report to ``port`` from now on; called in the worker, before its first request."""
+        threading.Thread(target=self.report, args=[port], daemon=True).start()
+
     def report(self, port: int) -> None:
         """Answer each connection to ``port`` with the counts by file since the last one."""
         sys.setprofile(None)
@@ -229,10 +243,8 @@ class _Counter:
                     counter.clear()
 
 
-def _serve(port: int, counts_port: int, base_url: str) -> None:
+def _serve(counter: _Counter, port: int, counts_port: int, base_url: str) -> None:
     """The documented server with default settings."""
-    counter = _Counter()
-    threading.setprofile(counter)
     from emulator.core import logs
     from emulator.settings.settings import Settings
     from emulator.web.app import create_app
@@ -248,19 +260,46 @@ def _serve(port: int, counts_port: int, base_url: str) -> None:
     )
 
     def make_app() -> Any:
-        threading.Thread(target=counter.report, args=[counts_port], daemon=True).start()
+        counter.start(counts_port)
         return create_app(settings)
 
     Server(settings, make_app, listen("127.0.0.1", port)).run()
 
 
+def _serve_bare(counter: _Counter, port: int, counts_port: int, base_url: str) -> None:
+    """Bare Flask under gunicorn, as the benchmarks start it."""
+    from gunicorn.app.base import BaseApplication
+
+    os.environ["BARE_UPSTREAM"] = base_url
+
+    class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+        def load_config(self) -> None:
+            values = {"bind": f"127.0.0.1:{port}", "worker_class": "gthread", "threads": 64}
+            for name, value in {**values, "keepalive": 75, "loglevel": "warning"}.items():
+                self.cfg.set(name, value)
+
+        def load(self) -> Any:
+            from benchmarks.load.bare import app
+
+            counter.start(counts_port)
+            return app
+
+    Server().run()
+
+
 def main() -> None:
-    if len(sys.argv) == 4:
-        _serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    if len(sys.argv) == 5:
+        counter = _Counter()
+        threading.setprofile(counter)
+        serve = _serve if sys.argv[4] == "proxy" else _serve_bare
+        serve(counter, int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
         return
     found = measure()
-    for name, counts in found.items():
-        print(f"{name}: {sum(counts.values())}")  # noqa: T201
+    sums = {name: sum(counts.values()) for name, counts in found.items()}
+    for name, calls in sums.items():
+        least = sums.get(f"{BARE}: {name}")
+        ratio = f", {calls / least:.2f} times {BARE}" if least else ""
+        print(f"{name}: {calls}{ratio}")  # noqa: T201
     if "--write" in sys.argv:
         rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
         TABLE.write_text(f"{{\n{rows}\n}}\n", "utf-8")

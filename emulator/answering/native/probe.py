@@ -29,6 +29,7 @@ from emulator.reply.call_assembly import (
     ValidCall,
 )
 from emulator.tools.toolset import Toolset
+from emulator.upstream.metering import tokens_of
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import AnswerUpstream
 
@@ -37,9 +38,7 @@ log = structlog.get_logger()
 REMEMBERED_SECONDS = 86_400.0
 _MODELS = 256
 _REFUSALS = (400, 404, 405, 415, 422, 501)
-_MAX_CHARS = 32_000
-_MAX_CHUNKS = 512
-"""About as many tokens."""
+_MAX_TOKENS = 512
 _SAMPLES = 3
 _SECONDS = 20.0
 """For all samples together."""
@@ -142,16 +141,14 @@ def _calls_the_tool(upstream: AnswerUpstream, route: Route) -> bool:
     task, toolset = _task()
     assembler, checker = CallAssembler(), CallChecker(toolset)
     calls: list[CallFragments] = []
-    size = 0
     messages = [{"role": "user", "content": task.ask}]
     with upstream.open(messages, {"model": route.model, "tools": task.tools}) as stream:
         for chunk in stream:
             for choice in chunk["choices"]:
-                size += len(str(choice["delta"]))
                 for piece in choice["delta"].get("tool_calls") or ():
                     calls += assembler.feed(piece)
             # Closing the connection stops the model. Servers disagree on the name of a token limit.
-            if size > _MAX_CHARS or stream.received.chunks > _MAX_CHUNKS:
+            if tokens_of(stream.received.characters) > _MAX_TOKENS:
                 break
     calls += assembler.close()
     checked = [checker.check(call) for call in calls]

@@ -54,7 +54,7 @@ class Access:
         """Return who views the page. Raises `Unauthorized`."""
         if self._settings.inspector == "open":
             return Viewer(None)
-        if key := presented_key():
+        if key := presented_key(request.headers):
             return self._viewer_with(key)
         token = request.cookies.get(_cookie(request), "")
         session_key = None

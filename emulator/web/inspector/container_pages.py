@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.core.errors import NotFound
-from emulator.core.protocol import parse_body
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
@@ -14,7 +13,7 @@ from emulator.traces import Archive
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
 from emulator.web.routes.executions import MAX_CODE
-from emulator.web.routes.replies import json_reply
+from emulator.web.routes.replies import body_as, json_reply
 from emulator.web.routes.uploads import content_reply
 
 _MAX_CONTAINERS = 100
@@ -105,5 +104,5 @@ def _decision(verb: str) -> ApprovalDecision:
     """The decision that the current request sends."""
     if verb not in ("approve", "decline"):
         raise NotFound("A cell or call can only be approved or declined.")
-    form = parse_body(request.get_data(), DecisionForm)
+    form = body_as(DecisionForm)
     return ApprovalDecision(verb == "approve", form.code, form.reason)

@@ -18,7 +18,7 @@ from emulator.core import client_disconnect
 from emulator.core.errors import EmulatorError
 from emulator.core.json_codec import dumps, loads
 from emulator.web.inspector.fronts import PATHS, AnswerView, Conversed, Json
-from emulator.web.middleware.inner_post import CLIENT, environ_of_post, inner_application
+from emulator.web.middleware.inner_post import InnerPost
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Playground:
             sent = {**front.whole(self.conversed, body, client), "stream": False}
         except EmulatorError as error:
             return AnswerView(error=_described(error.message, error.param))
-        environ = environ_of_post(dumps(sent), path) | {CLIENT: client}
+        inner = InnerPost(dumps(sent), path, client)
         context = Context()
         context.run(chosen_profile.set, profile)
         context.run(client_disconnect.current.set, client_disconnect.current.get())
-        post = partial(run_wsgi_app, inner_application(), environ, buffered=True)
+        post = partial(run_wsgi_app, inner.application, inner.environ, buffered=True)
         pieces, status, headers = context.run(post)
         answer: Any = loads(b"".join(pieces))
         if not status.startswith("200"):

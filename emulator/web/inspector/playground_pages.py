@@ -12,7 +12,7 @@ from emulator.answering.pipeline import Pipeline
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, EmulatorError, NotFound
 from emulator.core.front_paths import CHAT
-from emulator.core.protocol import ChatCompletionRequest, parse_body
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.fronts.anthropic.tools import chat_tools
 from emulator.fronts.responses.tools import nested
 from emulator.settings.settings import BUILT_IN_PROFILES, Settings
@@ -22,6 +22,7 @@ from emulator.web.inspector.playground import Playground
 from emulator.web.inspector.rendering import Pages
 from emulator.web.inspector.request_pages import viewer
 from emulator.web.inspector.request_view import reply_of
+from emulator.web.routes.replies import body_as
 
 _MAX_CHARS = 2**20
 _MAX_TOOL_SOURCES = 20
@@ -99,7 +100,7 @@ def add_playground(
 
     @inspector.post("/inspector/playground/read")
     def read_reply() -> Response:
-        form = parse_body(request.get_data(), ReadForm)
+        form = body_as(ReadForm)
         chosen = settings
         if form.profile:
             chosen = settings.model_copy(update={"profile": _check_profile(form.profile, profiles)})
@@ -109,7 +110,7 @@ def add_playground(
 
     @inspector.post("/inspector/playground/ask")
     def send() -> Response:
-        form = parse_body(request.get_data(), SendForm)
+        form = body_as(SendForm)
         if form.path not in PATHS:
             raise BadRequest(f"{form.path!r} is not one of {', '.join(PATHS)}.", "path")
         profile = _check_profile(form.profile, profiles)

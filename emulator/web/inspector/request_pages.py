@@ -14,7 +14,6 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, Field
 
 from emulator.core.errors import EmulatorError, NotFound, Unauthorized
-from emulator.core.protocol import parse_body
 from emulator.traces import Archive, Trace, Turn
 from emulator.traces.listing import FILTERS, SINCE
 from emulator.traces.related import RelatedRequests
@@ -23,7 +22,7 @@ from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.fronts import path_of
 from emulator.web.inspector.rendering import HEADERS, Pages
 from emulator.web.inspector.why_no_call import why_no_call
-from emulator.web.routes.replies import json_reply
+from emulator.web.routes.replies import body_as, json_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
 _PUBLIC = frozenset({"inspector.static", "inspector.sign_in"})
@@ -73,7 +72,7 @@ def make_inspector(
     @inspector.post("/inspector/sign-in")
     def sign_in() -> Response:
         response = json_reply({"signed_in": True})
-        access.sign_in(request, parse_body(request.get_data(), SignIn).key, response)
+        access.sign_in(request, body_as(SignIn).key, response)
         return response
 
     @inspector.post("/inspector/sign-out")

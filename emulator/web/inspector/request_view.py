@@ -120,7 +120,7 @@ def _stream(title: str, wire: WireLog) -> StreamView:
 
 
 def _contents(wire: WireLog) -> Iterator[str]:
-    for _, data in [*wire.events]:
+    for data in b"\n\n".join([data for _, data in wire.events]).split(b"\n\n"):
         try:
             chunk = loads(data)
         except NotJSON:

@@ -1,13 +1,12 @@
 """What every request passes before and after its route.
 
-Two kinds. WSGI middleware surrounds the whole application, outermost first:
+    admission    the WSGI middleware: a slot of the process, the address of the path (`doors`), the client's
+                 connection watched (`disconnects`)
+    checks       Flask's hooks: one function before the route (`loop_guard`, `browser_guard`, `authorization`,
+                 `limits`, `recording`), one after it (`recording`, `request_log`)
 
-    admission      limits concurrent requests and the bytes of their bodies
-    disconnects    watches the client's connection
+`in_flight.RequestInFlight` is what both know of a request. `error_replies` makes a response of every error.
 
-Flask hooks run inside it, in the order in which `app.create_app` registers them: `request_log`, `loop_guard`,
-`browser_guard`, then for API routes `authorization`, `limits` and `recording`. After the route `recording`,
-`limits`, `request_log` and `browser_guard` see the response; `error_replies` makes one of every exception.
-
-Law: a request that is refused here costs no more than its head: its body is not parsed, nothing is recorded.
+Law: a request that is refused here costs no more than its head: its body is not parsed, and nothing but the
+error is recorded.
 """

@@ -1,4 +1,4 @@
-"""Check the client's key and determine the name under which the other rooms know the client.
+"""Recognize the client by its key, and determine the name under which the other rooms know the client.
 
 The keys of the setting ``client_keys`` allow everything. Those of the file ``client_keys_file`` allow what
 their `Grant` says.
@@ -7,34 +7,14 @@ their `Grant` says.
 from __future__ import annotations
 
 import hmac
-import time
 from collections.abc import Callable
 
-from flask import Blueprint, g, request
+from werkzeug.datastructures import Headers
 
 from emulator.core.client_keys import UNLIMITED, ClientKeys, Grant, KeyedClient, hashed
 from emulator.core.errors import Unauthorized
 from emulator.settings.settings import Settings
 from emulator.upstream.routes import Routes
-from emulator.web.middleware.inner_post import CLIENT
-
-
-def require_key(
-    api: Blueprint,
-    settings: Settings,
-    from_file: ClientKeys | None = None,
-    now: Callable[[], float] = time.time,
-) -> None:
-    """Require a valid key for the routes of ``api``, if there are keys, and note the client in ``g``."""
-    client = recognizer(settings, from_file, now)
-
-    @api.before_request
-    def authorize() -> None:
-        if request.method != "OPTIONS":  # a browser's preflight carries no key
-            # A request from within another one: the other one's key was checked.
-            known = request.environ.get(CLIENT)
-            g.client = client(presented_key()) if known is None else known
-
 
 _NO_KEY = (
     "No API key provided: send one of this proxy's client keys as 'authorization: Bearer KEY'."
@@ -79,8 +59,7 @@ def is_operators(key: str, settings: Settings) -> bool:
     return bool(own) and hmac.compare_digest(key.encode(), own.encode())
 
 
-def presented_key() -> str:
+def presented_key(headers: Headers) -> str:
     """The client's key, as OpenAI's clients send it, as Anthropic's do, or as Azure's do."""
-    headers = request.headers
     bearer = headers.get("authorization", "").removeprefix("Bearer ")
     return (bearer or headers.get("x-api-key") or headers.get("api-key", "")).strip()

@@ -25,7 +25,7 @@ from functools import lru_cache, partial
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from flask import Response, request
+from flask import Request, Response
 
 from emulator.core.addresses import is_loopback, split_url
 from emulator.core.errors import Forbidden, UnsupportedMediaType
@@ -39,12 +39,12 @@ _NO_BODY = {"GET", "HEAD", "OPTIONS", "DELETE"}
 _OWN_SITES = {"same-origin", "none"}  # "none": typed or from a bookmark
 
 
-def guard(settings: Settings) -> Callable[[], None]:
+def guard(settings: Settings) -> Callable[[Request], None]:
     """Return the check of a request; it raises `Forbidden` or `UnsupportedMediaType`."""
     origins = set(settings.cors_origins)
     is_ours = lru_cache(maxsize=64)(partial(_is_ours, settings=settings))
 
-    def check() -> None:
+    def check(request: Request) -> None:
         host = request.headers.get("host")
         if (
             not settings.wants_keys
@@ -56,10 +56,10 @@ def guard(settings: Settings) -> Callable[[], None]:
                 "(--allowed-hosts) if it is, or set client_keys.",
                 code="host_not_allowed",
             )
-        if "*" not in origins and not _is_own_page(origins):
+        if "*" not in origins and not _is_own_page(request, origins):
             raise Forbidden(
-                f"Pages of {_page()[:200]!r} may not call this proxy from a browser: add the origin to "
-                "the setting cors_origins (--cors-origins) if they should.",
+                f"Pages of {_page(request)[:200]!r} may not call this proxy from a browser: add the origin "
+                "to the setting cors_origins (--cors-origins) if they should.",
                 code="origin_not_allowed",
             )
         if request.headers.get("content-encoding", "identity").lower() != "identity":
@@ -67,7 +67,7 @@ def guard(settings: Settings) -> Callable[[], None]:
                 "The body is compressed: send it without content-encoding.",
                 code="unsupported_media_type",
             )
-        if not _has_allowed_type():
+        if not _has_allowed_type(request):
             raise UnsupportedMediaType(
                 f"Content type {request.mimetype[:200]!r}: send the body as JSON, with the header "
                 "'content-type: application/json' (curl: -H 'content-type: application/json'); "
@@ -120,7 +120,7 @@ def _is_address(name: str) -> bool:
         return False
 
 
-def _page() -> str:
+def _page(request: Request) -> str:
     """Return the origin of the page that sent this request, or "" if the browser does not say."""
     origin = request.headers.get("origin")
     if origin is not None:
@@ -130,11 +130,11 @@ def _page() -> str:
     return f"{referer.scheme}://{referer.netloc}" if referer.netloc else ""
 
 
-def _is_own_page(origins: set[str]) -> bool:
+def _is_own_page(request: Request, origins: set[str]) -> bool:
     """Return True if no page sent this request, or one of the proxy or of ``origins`` did."""
     headers = request.headers
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site in _OWN_SITES or (origins and _page() in origins):
+    if site in _OWN_SITES or (origins and _page(request) in origins):
         return True
     if site is None:
         return origin is None or split_url(origin).netloc.lower() == headers.get("host", "").lower()
@@ -143,7 +143,7 @@ def _is_own_page(origins: set[str]) -> bool:
     return origin is None and request.method in ("GET", "HEAD") and fetched == followed
 
 
-def _has_allowed_type() -> bool:
+def _has_allowed_type(request: Request) -> bool:
     """Return True if there is no body, or its type needs a CORS preflight."""
     has_body = bool(request.content_length) or "transfer-encoding" in request.headers
     if request.method in _NO_BODY or not has_body or request.is_json:
@@ -151,11 +151,11 @@ def _has_allowed_type() -> bool:
     return request.mimetype == "multipart/form-data" and bool(_UPLOADS.search(request.path))
 
 
-def allow_origins(settings: Settings) -> Callable[[Response], Response]:
+def allow_origins(settings: Settings) -> Callable[[Request, Response], None]:
     """Return a function that adds the headers to a response, including a preflight's."""
     allowed = set(settings.cors_origins)
 
-    def allow(response: Response) -> Response:
+    def allow(request: Request, response: Response) -> None:
         origin = request.headers.get("origin", "")
         if origin and {origin, "*"} & allowed:
             response.headers["access-control-allow-origin"] = origin
@@ -165,6 +165,5 @@ def allow_origins(settings: Settings) -> Callable[[Response], Response]:
             response.headers["access-control-expose-headers"] = "*"
             response.headers["access-control-max-age"] = "600"
         response.headers.add("vary", "origin")
-        return response
 
     return allow

@@ -14,48 +14,25 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from emulator.core import client_disconnect
 from emulator.core.client_disconnect import ClientDisconnect
 from emulator.core.errors import Overloaded
-from emulator.web.middleware.response_body import ClosingBody
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _POLL_SECONDS = 1.0
 """How often the thread checks whether the application was closed."""
 
 
 class Disconnects:
-    """WSGI middleware that gives each request its `ClientDisconnect`."""
+    """Watches the connections of the current requests. Safe to share between threads."""
 
-    def __init__(self, app: WSGIApplication) -> None:
-        self._app = app
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: dict[int, ClientDisconnect] = {}
         """By descriptor."""
         self._epoll: select.epoll | None = None
         self._closed = False
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        disconnect = ClientDisconnect()
-        connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
-        descriptor = connection.fileno() if connection is not None else -1
-        self._watch(descriptor, disconnect)
-        token = client_disconnect.current.set(disconnect)
-        try:
-            body = self._app(environ, start_response)
-        except BaseException:
-            self._forget(descriptor, disconnect)
-            raise
-        finally:
-            client_disconnect.current.reset(token)
-        return ClosingBody(body, partial(self._forget, descriptor, disconnect))
 
     def close(self) -> None:
         self._closed = True
@@ -72,7 +49,8 @@ class Disconnects:
             )
             threading.Thread(target=disconnect.report, args=(error,), daemon=True).start()
 
-    def _watch(self, descriptor: int, disconnect: ClientDisconnect) -> None:
+    def watch(self, descriptor: int, disconnect: ClientDisconnect) -> None:
+        """Report to ``disconnect`` when the client of this connection leaves, until `forget`."""
         if descriptor < 0 or not hasattr(select, "epoll"):
             return
         with self._lock:
@@ -85,7 +63,7 @@ class Disconnects:
             with suppress(OSError):  # the connection is broken already: the next write fails
                 self._epoll.register(descriptor, select.EPOLLRDHUP)
 
-    def _forget(self, descriptor: int, disconnect: ClientDisconnect) -> None:
+    def forget(self, descriptor: int, disconnect: ClientDisconnect) -> None:
         """Runs while the connection is still open, so the descriptor cannot be another one's yet."""
         with self._lock:
             if self._watched.get(descriptor) is disconnect and self._epoll is not None:

@@ -9,11 +9,10 @@ So the rest of the proxy knows one address of each path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import WSGIEnvironment
 
 MODEL = "emulator.model"
 """The key in a WSGI environment of the model that the path names."""
@@ -32,20 +31,14 @@ _OLLAMA = frozenset(
 )
 
 
-class Doors:
-    """WSGI middleware."""
-
-    def __init__(self, app: WSGIApplication) -> None:
-        self._app = app
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        own, model = _own_path(path)
-        if own != path:
-            environ["PATH_INFO"] = own
-        if model:
-            environ[MODEL] = model
-        return self._app(environ, start_response)
+def enter(environ: WSGIEnvironment) -> None:
+    """Write the address in this proxy into a request's environment."""
+    path = environ.get("PATH_INFO", "")
+    own, model = _own_path(path)
+    if own != path:
+        environ["PATH_INFO"] = own
+    if model:
+        environ[MODEL] = model
 
 
 def _own_path(path: str) -> tuple[str, str]:

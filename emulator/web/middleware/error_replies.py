@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import structlog
-from flask import Response, g, request
+from flask import Response
 from werkzeug.exceptions import HTTPException
 
 from emulator import traces
-from emulator.core import client_disconnect, json_codec
+from emulator.core import json_codec
 from emulator.core.errors import (
     BadRequest,
     ClientDisconnected,
@@ -19,6 +19,7 @@ from emulator.core.errors import (
 from emulator.core.front_paths import MESSAGES
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.web.middleware import doors
+from emulator.web.middleware.in_flight import current
 from emulator.web.middleware.request_body import LastResponse
 from emulator.web.server.connections import BODY_ERRORS
 
@@ -32,8 +33,9 @@ def error_reply(error: Exception) -> Response:
 
     Unexpected exceptions are logged with their traceback; the client learns only that the proxy failed.
     """
-    disconnect = client_disconnect.current.get()
-    if disconnect is not None and disconnect.happened:
+    flight = current.get()
+    request, disconnect = flight.request, flight.disconnect
+    if disconnect.happened:
         # The request was stopped for that, so the exception is a consequence.
         error = disconnect.error or ClientDisconnected("The client has disconnected.")
     elif isinstance(error, HTTPException):
@@ -49,7 +51,9 @@ def error_reply(error: Exception) -> Response:
         log.warning("failed", reason=error.message, code=error.code)
     if (trace := traces.current.get()) is not None:
         trace.set_error(error.message, error.code)
-    body = error_body(error, g.request_id) if speaks_anthropic() else error.body()
+    flight.error = error
+    is_anthropic = speaks_anthropic(request.path)
+    body = error_body(error, flight.id) if is_anthropic else error.body()
     headers = {**error.headers}
     if request.path.startswith("/v1/sessions/"):  # Azure REST API Guidelines, "Handling errors"
         headers["x-ms-error-code"] = code = error.code or error.type
@@ -60,6 +64,6 @@ def error_reply(error: Exception) -> Response:
     return response
 
 
-def speaks_anthropic() -> bool:
-    """Return True if the current request belongs to the Messages API, whose errors have another shape."""
-    return doors.meant_path(request.path).startswith(MESSAGES)
+def speaks_anthropic(path: str) -> bool:
+    """Return True if the path belongs to the Messages API, whose errors have another shape."""
+    return doors.meant_path(path).startswith(MESSAGES)

@@ -6,34 +6,52 @@ has passed. Run it in a `contextvars.Context` of its own: Flask's ``g`` of the o
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from flask import Flask, current_app, request
+from flask import Flask, current_app
+
+from emulator.core import client_disconnect
+from emulator.web.middleware.in_flight import RequestInFlight, current
+from emulator.web.middleware.response_body import ClosingBody
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-CLIENT = "emulator.client"
-"""Key of an environ: the client, whose key was checked before. No header of a request can set it."""
 _LEFT_OUT = ("werkzeug.request", "flask.", "HTTP_UPGRADE", "HTTP_CONNECTION", "HTTP_SEC_WEBSOCKET")
 
 
-def environ_of_post(body: bytes, path: str = "") -> WSGIEnvironment:
-    """The current request as a POST of ``body`` to ``path`` (default: its own path and query)."""
-    environ = {n: v for n, v in request.environ.items() if not n.startswith(_LEFT_OUT)}
-    return {
-        **environ,
-        "REQUEST_METHOD": "POST",
-        "PATH_INFO": path or environ["PATH_INFO"],
-        "QUERY_STRING": "" if path else environ.get("QUERY_STRING", ""),
-        "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.input": BytesIO(body),
-    }
+class InnerPost:
+    """Made in the context of the other request; `application` runs in a context of its own."""
 
+    def __init__(self, body: bytes, path: str = "", client: str | None = None) -> None:
+        """``path`` is by default the path and query of the other request, ``client`` its client."""
+        outer = current.get()
+        self._client = outer.client if client is None else client
+        self._bodies = outer.bodies
+        self._app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask documents it)
+        environ = {n: v for n, v in outer.request.environ.items() if not n.startswith(_LEFT_OUT)}
+        self.environ: WSGIEnvironment = {
+            **environ,
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": path or environ["PATH_INFO"],
+            "QUERY_STRING": "" if path else environ.get("QUERY_STRING", ""),
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": BytesIO(body),
+        }
 
-def inner_application() -> WSGIApplication:
-    app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask documents it)
-    return partial(Flask.wsgi_app, app)
+    @property
+    def application(self) -> WSGIApplication:
+        """To be called with ``environ``, once."""
+        return self._answer
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        flight = RequestInFlight(self._bodies, client_disconnect.current.get(), self._client)
+        flight.attach(environ)
+        try:
+            return ClosingBody(Flask.wsgi_app(self._app, environ, start_response), flight.close)
+        except BaseException:
+            flight.close()
+            raise

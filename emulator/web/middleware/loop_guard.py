@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from flask import request
+from werkzeug.datastructures import Headers
 
 from emulator.core.addresses import shown_url
 from emulator.core.errors import LoopDetected
@@ -13,14 +13,14 @@ from emulator.settings.settings import Settings
 from emulator.upstream import loops
 
 
-def loop_guard(settings: Settings) -> Callable[[], None]:
+def loop_guard(settings: Settings) -> Callable[[Headers], None]:
     """Return the check of a request; it raises `LoopDetected` and adds this proxy to the request's path."""
     own = secrets.token_hex(8)
     named = [f"upstreams.base_url {shown_url(row.base_url)}" for row in settings.upstreams]
     setting = " or ".join(named) or f"base_url {shown_url(settings.base_url)}"
 
-    def check() -> None:
-        if loops.is_loop(request.headers.get(loops.HEADER, ""), own):
+    def check(headers: Headers) -> None:
+        if loops.is_loop(headers.get(loops.HEADER, ""), own):
             raise LoopDetected(
                 f"This request has already passed through this proxy: the setting {setting} leads back "
                 "to it. It must name the model server.",

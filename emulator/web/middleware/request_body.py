@@ -12,26 +12,14 @@ from flask import Request, Response
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import LimitedStream
 
-from emulator.core import json_codec
 from emulator.core.cached_property import cached_property
-from emulator.core.protocol import read_object
-from emulator.web.middleware.doors import MODEL
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
 class BoundedRequest(Request):
-    """Reading a longer body than ``max_content_length`` raises `RequestEntityTooLarge`.
-
-    A model in the path replaces the one in a JSON body.
-    """
-
-    def get_data(self, *arguments: Any, **options: Any) -> Any:
-        data = super().get_data(*arguments, **options)
-        if data and self.is_json and (model := self.environ.get(MODEL)):
-            return json_codec.dumps({**read_object(data), "model": model})
-        return data
+    """Reading a longer body than ``max_content_length`` raises `RequestEntityTooLarge`."""
 
     @cached_property
     def stream(self) -> IO[bytes]:

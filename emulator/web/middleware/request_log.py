@@ -1,4 +1,4 @@
-"""Give each request an id and a start time; count it; write one line to the log.
+"""Count each request, and write one line about it to the log.
 
 The line is written when the response is closed: for a stream, at its end. It contains no prompt and no
 answer. A client that disconnected before the end is logged with ``state=left``.
@@ -10,14 +10,13 @@ import time
 from typing import Any
 
 import structlog
-from flask import Response, g, request
+from flask import Response
 
-from emulator import traces
-from emulator.core import client_disconnect, metrics
+from emulator.core import metrics
 from emulator.core.client_keys import grant_of
-from emulator.core.events import new_id
 from emulator.traces import Trace
 from emulator.web.middleware.error_replies import speaks_anthropic
+from emulator.web.middleware.in_flight import RequestInFlight
 
 log = structlog.get_logger()
 
@@ -28,46 +27,36 @@ _MAX_CHARS = 200
 """Longest text of a client in a line: a model's name, a path."""
 
 
-def begin() -> None:
-    """Runs before all else, so that every line logged for the request has its id."""
-    g.began = time.perf_counter()
-    g.request_id = new_id("req_")
-    traces.current.set(None)  # the thread may have served another request before
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(request_id=g.request_id)
-
-
-def end(response: Response) -> Response:
-    """Runs when the response begins."""
-    response.headers["x-request-id"] = g.request_id
-    if speaks_anthropic():
-        response.headers["request-id"] = g.request_id
-    began = g.began
+def begin_response(flight: RequestInFlight, response: Response, *, is_recorded: bool) -> None:
+    """Runs when the response begins: counts the request, and logs it at its end unless `log_answer` does."""
+    request, error = flight.request, flight.error
+    response.headers["x-request-id"] = flight.id
+    if speaks_anthropic(request.path):
+        response.headers["request-id"] = flight.id
     # The rule, not the path: a client must not be able to create labels.
     rule = request.url_rule.rule if request.url_rule else "unknown"
     metrics.REQUESTS.labels(rule, str(response.status_code)).inc()
-    metrics.SECONDS.observe(time.perf_counter() - began)
-    if traces.current.get() is not None:
-        return response  # `log_answer` logs it
-    key_name = grant_of(g.get("client", "")).name
-    disconnect = client_disconnect.current.get()
+    metrics.SECONDS.observe(time.perf_counter() - flight.began)
+    if is_recorded:
+        return
     # The inspector's pages poll; operators do not need a line for each.
     write = log.debug if request.blueprint == "inspector" else log.info
     fields: dict[str, Any] = {
-        "request_id": g.request_id,
+        "request_id": flight.id,
         "method": request.method,
         "path": request.path[:_MAX_CHARS],
         "status": response.status_code,
-        **({"client": key_name} if key_name else {}),
+        "client": grant_of(flight.client).name if flight.is_recognized else "",
+        "code": error.code or error.type if error else "",
     }
 
-    @response.call_on_close
     def log_request() -> None:
-        if disconnect is not None and disconnect.happened:
+        if flight.disconnect.happened:
             fields["state"] = "left"
-        write("request", **fields, ms=round(1000 * (time.perf_counter() - began), 1))
+        ms = round(1000 * (time.perf_counter() - flight.began), 1)
+        write("request", **{name: value for name, value in fields.items() if value != ""}, ms=ms)
 
-    return response
+    flight.on_close(log_request)
 
 
 def log_turns(trace: Trace) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from emulator.answering.pipeline import Pipeline
 from emulator.core.protocol import parse_chat
 from emulator.fronts.chat.chunks import collect
 from emulator.fronts.chat.front import complete
 from emulator.settings.settings import Settings
+from emulator.web.middleware.in_flight import current
 from emulator.web.routes.replies import (
     client,
     order,
+    parsed_body,
     plain_answer,
-    read_body,
     streamed_answer,
 )
 
@@ -21,9 +22,10 @@ from emulator.web.routes.replies import (
 def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
-        chat = parse_chat(read_body(settings))
+        chat = parsed_body(parse_chat)
         answer_request = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
-        chunks = complete(pipeline, answer_request, f"{request.scheme}://{request.host}")
+        this = current.get().request
+        chunks = complete(pipeline, answer_request, this.host_url[:-1])
         if chat.stream:
             return streamed_answer(chunks, settings, answer_request.unsupported_tools)
         return plain_answer(chunks, collect, answer_request.unsupported_tools)

@@ -17,7 +17,8 @@ from emulator.storage.container_files import ROOT
 from emulator.storage.containers import Containers
 from emulator.storage.files import Files, check_name
 from emulator.storage.paging import page_among
-from emulator.web.routes.replies import client, json_reply
+from emulator.web.middleware.in_flight import current
+from emulator.web.routes.replies import body_as, client, json_reply
 from emulator.web.routes.uploads import Upload, content_reply, is_form
 
 _MOST_MINUTES = 30 * 24 * 60
@@ -55,7 +56,7 @@ def _add_containers(api: Blueprint, interpreter: Interpreter) -> None:
 
     @api.post("/containers")
     def create_container() -> Response:
-        body = parse_body(request.get_data(), CreateContainer)
+        body = body_as(CreateContainer)
         container = containers.create(
             client(),
             name=body.name,
@@ -99,7 +100,7 @@ def _add_container_files(
                 name, content = upload.filename, upload.content
                 check_name(name)
             else:
-                fields = upload.fields if upload else request.get_data()
+                fields = upload.fields if upload else current.get().body
                 file_id = parse_body(fields, CreateContainerFile).file_id
                 name = files.get(client(), file_id).filename
                 content = opened.enter_context(files.open(client(), file_id))

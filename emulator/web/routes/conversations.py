@@ -7,12 +7,11 @@ from typing import Any
 from flask import Blueprint, Response, request
 from pydantic import BaseModel
 
-from emulator.core.protocol import parse_body
 from emulator.fronts.responses import items
 from emulator.fronts.responses.conversations import Conversations
 from emulator.fronts.responses.request import Metadata
 from emulator.storage.paging import page_among
-from emulator.web.routes.replies import client, json_reply
+from emulator.web.routes.replies import body_as, client, json_reply
 
 
 class ConversationFields(BaseModel):
@@ -25,7 +24,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post("/conversations")
     def create_conversation() -> Response:
-        body = parse_body(request.get_data() or b"{}", ConversationFields)
+        body = body_as(ConversationFields, b"{}")
         conversation = conversations.create(client(), _items(body), body.metadata or {})
         return json_reply(conversation.json())
 
@@ -35,7 +34,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post(one)
     def update_conversation(key: str) -> Response:
-        body = parse_body(request.get_data(), ConversationFields)
+        body = body_as(ConversationFields)
         return json_reply(conversations.update(client(), key, body.metadata or {}).json())
 
     @api.delete(one)
@@ -45,7 +44,7 @@ def add_routes(api: Blueprint, conversations: Conversations) -> None:
 
     @api.post(f"{one}/items")
     def add_items(key: str) -> Response:
-        added = _items(parse_body(request.get_data(), ConversationFields))
+        added = _items(body_as(ConversationFields))
         conversations.add(client(), key, added)
         return json_reply(page_among(added, {"order": "asc", "limit": "100"}))
 

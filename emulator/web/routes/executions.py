@@ -12,19 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator import traces
 from emulator.core.events import CodeFinished, Image, Logs, RunStatus, UpstreamAccepted
-from emulator.core.protocol import parse_body
 from emulator.interpreter.execution import Execution
 from emulator.interpreter.interpreter import Interpreter, Progress
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
 from emulator.settings.settings import Settings
 from emulator.storage.container_rows import Container
 from emulator.traces import Trace
-from emulator.web.routes.replies import client, json_reply, stream_reply
+from emulator.web.routes.replies import body_as, client, json_reply, stream_reply
 from emulator.web.routes.streaming import EventStream
 
 MAX_CODE = 1024 * 1024
@@ -58,7 +57,7 @@ def add_routes(
     @api.post("/containers/<container_id>/execute")
     def execute(container_id: str) -> Response:
         record()
-        body = parse_body(request.get_data(), ExecuteRequest)
+        body = body_as(ExecuteRequest)
         container = containers.get(client(), container_id)
         steps = run_cell(interpreter, container, body.code, streamed=body.stream)
         if body.stream:
@@ -75,13 +74,13 @@ def add_routes(
 
     @api.post("/containers/<container_id>/executions/<execution_id>/approve")
     def approve(container_id: str, execution_id: str) -> Response:
-        body = parse_body(request.get_data() or b"{}", Approval)
+        body = body_as(Approval, b"{}")
         decision = ApprovalDecision(approved=True, code=body.code)
         return decided(container_id, execution_id, decision)
 
     @api.post("/containers/<container_id>/executions/<execution_id>/decline")
     def decline(container_id: str, execution_id: str) -> Response:
-        body = parse_body(request.get_data() or b"{}", Refusal)
+        body = body_as(Refusal, b"{}")
         decision = ApprovalDecision(approved=False, reason=body.reason)
         return decided(container_id, execution_id, decision)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator.core import metrics
@@ -40,5 +40,5 @@ def add_routes(
     @app.get("/metrics")
     def metrics_page() -> Response:
         kernels.count()
-        page = metrics.page(names_clients=is_operators(presented_key(), settings))
+        page = metrics.page(names_clients=is_operators(presented_key(request.headers), settings))
         return Response(page, content_type=CONTENT_TYPE_LATEST)

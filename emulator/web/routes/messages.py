@@ -5,7 +5,6 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
-from emulator.core.protocol import parse_body
 from emulator.fronts.anthropic.betas import ignored_betas
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.fronts.anthropic.front import answer, count_tokens
@@ -15,10 +14,10 @@ from emulator.fronts.anthropic.threads import Threads
 from emulator.settings.settings import Settings
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.replies import (
+    body_as,
     client,
     json_reply,
     plain_answer,
-    read_body,
     streamed_answer,
 )
 from emulator.web.routes.streaming import Frames
@@ -34,7 +33,7 @@ FRAMES = Frames(
 def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
     @api.post("/messages")
     def create_message() -> Response:
-        message_request = parse_body(read_body(settings), MessagesRequest)
+        message_request = body_as(MessagesRequest)
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
             reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
@@ -46,7 +45,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
-        count_request = parse_body(request.get_data(), CountRequest)
+        count_request = body_as(CountRequest)
         return json_reply(
             {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}
         )

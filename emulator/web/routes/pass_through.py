@@ -13,6 +13,7 @@ from emulator.settings.settings import Settings
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import doors
+from emulator.web.middleware.in_flight import current
 from emulator.web.routes.replies import client
 
 
@@ -35,7 +36,7 @@ def add_routes(
             raise NotFound(f"{request.method} {request.path}: {doors.advice(request.path)}")
         record()
         headers = {name.lower(): value for name, value in request.headers.items()}
-        body = request.get_data() if request.method == "POST" else b""
+        body = current.get().body if request.method == "POST" else b""
         response = upstreams.pass_on(
             PassedOnRequest(request.method, rest, request.query_string, headers, body), client()
         )

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-import structlog
-from flask import Response, g, request
+from flask import Response
+from pydantic import BaseModel
 
 from emulator import traces
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
 from emulator.core.events import UpstreamAccepted
+from emulator.core.protocol import parse_body
 from emulator.fronts.responses.background import BackgroundAnswer, BackgroundResponses
-from emulator.hosted.credentials import body_without_credentials
 from emulator.settings.settings import Order, Settings
+from emulator.web.middleware.in_flight import current
 from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-log = structlog.get_logger()
-
+Parsed = TypeVar("Parsed")
+Model = TypeVar("Model", bound=BaseModel)
 _ORDER_HEADER = "x-emulator-order"
 _ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 def client() -> str:
     """Return the name of the client that sent the current request: equal for requests with the same key."""
-    name: str = g.client
-    return name
+    return current.get().client
 
 
-def read_body(settings: Settings) -> bytes:
-    """Return the current request's body, after logging it if the setting ``log_bodies`` says so."""
-    body = request.get_data()
-    if settings.log_bodies:
-        log.info("request body", body=body_without_credentials(body).decode(errors="replace"))
-    return body
+def parsed_body(parse: Callable[[bytes], Parsed], empty: bytes = b"") -> Parsed:
+    """Parse the current request's body, or ``empty`` if it has none; see `RequestInFlight.release_body`."""
+    flight = current.get()
+    parsed = parse(flight.body or empty)
+    flight.release_body()
+    return parsed
+
+
+def body_as(model: type[Model], empty: bytes = b"") -> Model:
+    """Parse the current request's body as a ``model``. Raises `BadRequest` as `parse_body` does."""
+    return parsed_body(lambda body: parse_body(body, model), empty)
 
 
 def order() -> Order | None:
     """Return which calls may share a message according to the request's header. Raises `BadRequest`."""
-    value = request.headers.get(_ORDER_HEADER, "").strip().lower()
+    value = current.get().request.headers.get(_ORDER_HEADER, "").strip().lower()
     if value and value not in _ORDERS:
         raise BadRequest(
             f"The header {_ORDER_HEADER} is {value[:40]!r}; it can be {', '.join(_ORDERS)}.",
@@ -58,9 +63,13 @@ def json_reply(value: object, status: int = 200) -> Response:
 
 def start_in_background(background: BackgroundResponses, answer: BackgroundAnswer) -> Any:
     """Start ``answer``; it counts as the client's open request until it ends. Raises as `start`."""
-    started = background.start(answer, g.get("release_open_request", lambda: None))
-    g.pop("release_open_request", None)  # not at the end of this response
-    return started
+    flight = current.get()
+    release = flight.hand_over_place()
+    try:
+        return background.start(answer, release)
+    except BaseException:
+        flight.hold_place(release)
+        raise
 
 
 def plain_answer(

@@ -22,8 +22,8 @@ from emulator.web.routes.replies import (
     client,
     json_reply,
     order,
+    parsed_body,
     plain_answer,
-    read_body,
     start_in_background,
     stream_reply,
     streamed_answer,
@@ -61,7 +61,7 @@ class _Routes:
     background: BackgroundResponses
 
     def create_response(self) -> Response:
-        response_request, input_items = parse_request(read_body(self.settings))
+        response_request, input_items = parsed_body(parse_request)
         answer = self.front.answer(client(), response_request, input_items, order())
         code_outputs = CODE_OUTPUTS in (response_request.include or ())
         if response_request.stream:
@@ -84,11 +84,11 @@ class _Routes:
         return answer_websocket(self.settings.max_body_bytes)
 
     def count_input_tokens(self) -> Response:
-        count_request, input_items = parse_request(request.get_data(), model="any")
+        count_request, input_items = parsed_body(partial(parse_request, model="any"))
         return json_reply(self.front.input_tokens(client(), count_request, input_items))
 
     def compact_response(self) -> Response:
-        compact_request, input_items = parse_request(request.get_data())
+        compact_request, input_items = parsed_body(parse_request)
         return json_reply(self.front.compact(client(), compact_request, input_items))
 
     def retrieve_response(self, response_id: str) -> Response:

@@ -19,7 +19,6 @@ from flask import Blueprint, Response, request
 
 from emulator.core.errors import BadRequest, EmulatorError, NotFound
 from emulator.core.events import UpstreamAccepted, new_id
-from emulator.core.protocol import parse_body
 from emulator.database import (
     MAX_VALUE_BYTES,
     Database,
@@ -35,7 +34,7 @@ from emulator.storage.container_files import ROOT, ContainerFile
 from emulator.storage.container_rows import Container
 from emulator.web.routes import session_shapes as shapes
 from emulator.web.routes.executions import last_execution, run_cell
-from emulator.web.routes.replies import client, json_reply, start_in_background
+from emulator.web.routes.replies import body_as, client, json_reply, start_in_background
 from emulator.web.routes.session_shapes import IDENTIFIER, Json, OldSessionCode, SessionCode
 from emulator.web.routes.uploads import Upload, content_reply
 
@@ -107,13 +106,13 @@ class _Routes:
 
     def execute_session_code(self) -> Response:
         self.record()
-        code = parse_body(request.get_data(), OldSessionCode).properties.source()
+        code = body_as(OldSessionCode).properties.source()
         steps = run_cell(self.interpreter, self._session(), code)
         return json_reply(shapes.old_execution_json(last_execution(steps)))
 
     def create_session_execution(self) -> Response:
         self.record()
-        body, key = parse_body(request.get_data(), SessionCode), new_id("")
+        body, key = body_as(SessionCode), new_id("")
         steps = run_cell(self.interpreter, self._session(), body.source(), key)
         state = {
             "id": f"exec_{key}",

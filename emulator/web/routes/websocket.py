@@ -17,7 +17,7 @@ from functools import partial
 from socket import SHUT_RD
 from typing import TYPE_CHECKING, Any
 
-from flask import Response, g, request
+from flask import Response, request
 from simple_websocket import ConnectionClosed, Server
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
@@ -28,7 +28,7 @@ from emulator.core.events import new_id
 from emulator.core.protocol import read_object
 from emulator.fronts.responses.items import Json, check_outputs, normalize, parse
 from emulator.upstream.sse import SSEDecoder
-from emulator.web.middleware.inner_post import environ_of_post, inner_application
+from emulator.web.middleware.inner_post import InnerPost
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -47,8 +47,6 @@ _GOING_AWAY, _TOO_MANY = 1001, 1008
 
 def answer_websocket(max_bytes: int) -> Response:
     """Answer the messages of the current request's connection until it is closed. Raises `BadRequest`."""
-    if (release := g.pop("release_open_request", None)) is not None:
-        release()  # each message counts as a request of its own
     disconnect = client_disconnect.current.get() or ClientDisconnect()
     options = {"ping_interval": _PING_SECONDS, "max_message_size": max_bytes}
     try:
@@ -188,8 +186,8 @@ class _Conversation:
         disconnect = ClientDisconnect()  # a stream that is closed reports one
         context.run(client_disconnect.current.set, disconnect)
         with stop_on_disconnect(disconnect.report):
-            environ = environ_of_post(json_codec.dumps(fields))
-            body = context.run(inner_application(), environ, answer.start)
+            post = InnerPost(json_codec.dumps(fields))
+            body = context.run(post.application, post.environ, answer.start)
             try:
                 for data in _within(context, body):
                     answer.write(data)

@@ -18,10 +18,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from email.utils import formatdate
+from functools import lru_cache, partial
 from selectors import EVENT_READ
 from typing import Any
 
+import gunicorn.util
 from gunicorn.workers.gthread import ThreadWorker
 
 from emulator.web.server.connections import LINGER_SECONDS, Connection
@@ -44,6 +46,15 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NO_DESCRIPTORS_SECONDS = 0.05
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+@lru_cache(maxsize=4)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+# For the header `date`, which gunicorn writes anew for each response.
+gunicorn.util.http_date = lambda timestamp=None: _date(int(timestamp or time.time()))
 
 
 def _receive(client: socket.socket) -> bytes | None:

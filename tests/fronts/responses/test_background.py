@@ -14,7 +14,7 @@ from emulator.fronts.responses import stored
 from tests.conftest import StartProxy
 from tests.support.processes import wait_until
 from tests.support.responses_tools import GET_WEATHER, LONDON
-from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.scripted import DONE, Reply, ScriptedUpstream, delta
 
 
 def finished(client: openai.OpenAI, response: Any) -> Any:
@@ -159,7 +159,10 @@ def test_a_background_response_too_large_to_store_does_not_stay_in_progress(
 ) -> None:
     """140,000 deltas of one character were. Only the stream cannot be resumed, if the text fits."""
     monkeypatch.setattr(stored, "MAX_VALUE_BYTES", 25_000)
-    upstream.reply(Reply(chunks=["x"] * 2_000 if letters == 2_000 else ["x" * letters]))
+    # Each with an id of its own: pieces of one frame that arrive together become one delta.
+    apart = [delta("x").replace(b'"x"', b'"x%d"' % n, 1) for n in range(2_000)]
+    apart += [delta(finish="stop"), DONE]
+    upstream.reply(Reply(frames=apart) if letters == 2_000 else Reply("x" * letters, chunks=1))
     made = client.responses.create(model="m", input="Hi", background=True)
     wait_until(lambda: client.responses.retrieve(made.id).status not in ("queued", "in_progress"))
     found = client.responses.retrieve(made.id)

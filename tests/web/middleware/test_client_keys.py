@@ -312,8 +312,8 @@ def test_repairs_and_turns_without_usage_count_against_the_budget(
         upstream.reply("```tool_code\nget_weather(\n```", "```tool_code\nget_weather()\n```")
         assert asking(url, "alice")(body={**CHAT, "tools": [TOOL]})[0] == 200
     assert asking(url, "alice")()[0] == 429
-    # 100 deltas of a stream that says nothing of tokens.
-    upstream.reply(Reply("word " * 20, chunks=1, usage=None))
+    # 400 characters without a usage: about 100 tokens, also in one chunk.
+    upstream.reply(Reply("word " * 80, chunks=400, usage=None))
     assert asking(url, "bob")()[0] == 200
     assert asking(url, "bob")()[0] == 429
 
@@ -325,8 +325,9 @@ def test_a_stream_that_its_client_closed_counts_against_the_budget(
     upstream.reply(Reply(chunks=["a"] * 20, fault="silent", after=20))
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="alice", max_retries=0)
     stream = client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
-    for _, _chunk in zip(range(20), stream, strict=False):
-        pass
+    words = ""
+    while len(words) < 20:  # pieces that arrive together come together
+        words += "".join(choice.delta.content or "" for choice in next(stream).choices)
     stream.close()
     wait_until(lambda: asking(url, "alice")()[0] == 429)
     assert asking(url, "alice")()[0] == 429

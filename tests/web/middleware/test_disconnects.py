@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app import create_app
-from emulator.core import client_disconnect
+from emulator.core.client_disconnect import ClientDisconnect
 from emulator.settings.settings import Settings
 from emulator.web.middleware.disconnects import Disconnects
 from sandbox.engine import Limits
@@ -311,13 +311,9 @@ def test_a_reused_descriptor_is_not_taken_for_the_closed_connection(
         if gone:
             theirs.close()
 
-        def app(environ: Any, start_response: Any) -> list[bytes]:
-            client = client_disconnect.current.get()
-            assert client is not None
-            with client.stopping(left.set):
-                watching._poll(_StaleEvents(ours.fileno(), watching))  # type: ignore[arg-type]
-                assert left.wait(5 if gone else 0.2) is gone
-            return []
-
-        watching = Disconnects(app)
-        list(watching({"werkzeug.socket": ours}, lambda *_: None))  # type: ignore[arg-type]
+        watching, client = Disconnects(), ClientDisconnect()
+        watching.watch(ours.fileno(), client)
+        with client.stopping(left.set):
+            watching._poll(_StaleEvents(ours.fileno(), watching))  # type: ignore[arg-type]
+            assert left.wait(5 if gone else 0.2) is gone
+        watching.forget(ours.fileno(), client)

@@ -6,7 +6,7 @@ import errno
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,39 @@ def test_other_requests_have_a_line_too_and_refusals_their_reason(
     send(f"{url}/v1/chat/completions", {**CHAT, "messages": []})
     wait_until(lambda: len(log.lines()) == 2)
     assert log.lines()[1].items() >= {"status": 400, "state": "failed", "calls": 0}.items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "body", "status", "code"),
+    [
+        ({"client_keys": ("a",)}, {"authorization": "Bearer b"}, CHAT, 401, "invalid_api_key"),
+        ({"requests_per_minute": 1}, {}, CHAT, 429, "rate_limit_exceeded"),
+        ({}, {"origin": "https://evil.example"}, CHAT, 403, "origin_not_allowed"),
+        ({}, {"host": "evil.example"}, CHAT, 403, "host_not_allowed"),
+        ({}, {"content-type": "text/plain"}, CHAT, 415, "unsupported_media_type"),
+    ],
+)
+def test_a_refusal_before_a_route_has_its_code_in_the_log_and_in_the_inspector(
+    start_app: Callable[..., tuple[str, Any]],
+    upstream: ScriptedUpstream,
+    log: Log,
+    settings: dict[str, Any],
+    headers: dict[str, str],
+    body: Any,
+    status: int,
+    code: str,
+) -> None:
+    """Operators who asked why a client got a 429 found neither a row nor a reason."""
+    url, services = start_app(**settings)
+    upstream.default = Reply("Hi.")
+    if status == 429:
+        assert send(f"{url}/v1/chat/completions", body, headers=headers)[0] == 200
+    got, _, told = send(f"{url}/v1/chat/completions", body, headers=headers)
+    assert (got, told["error"]["code"]) == (status, code)
+    wait_until(lambda: any(line.get("code") == code for line in log.lines()))
+    assert log.lines()[-1]["status"] == status
+    row = services.requests.reader.page({}, None).rows[0]
+    assert (row.status, row.code) == (status, code)
 
 
 ANSWER = {

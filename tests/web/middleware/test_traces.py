@@ -171,13 +171,16 @@ def test_an_answer_without_tools_is_recorded_as_it_was_relayed(
     assert (trace.mode, trace.state, trace.tokens_in) == ("relayed", "answered", 7)
 
 
-def test_neither_keys_nor_requests_without_a_key_are_recorded(
+def test_neither_keys_nor_bodies_of_requests_without_a_key_are_recorded(
     start: Start, upstream: ScriptedUpstream
 ) -> None:
     client, finished, traces = start(client_keys=("client-key",))
-    with pytest.raises(openai.AuthenticationError):
-        ask(client.with_options(api_key="wrong"))
-    assert stored(traces) == []
+    for _ in range(3):  # within a second: one row
+        with pytest.raises(openai.AuthenticationError):
+            ask(client.with_options(api_key="wrong"))
+    [refused] = stored(traces)
+    assert (refused.status, refused.code, refused.client) == (401, "invalid_api_key", "")
+    assert (refused.body, refused.state) == (b"", "failed")
     upstream.reply(CALL)
     ask(client)
     [trace] = ended(finished)

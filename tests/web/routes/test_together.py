@@ -14,8 +14,11 @@ from tests.support.scripted import DONE, OK, Reply, ScriptedUpstream, delta, sse
 
 GO_ON = threading.Semaphore(0)
 WORDS = delta("One ") + delta("two ") + delta("three")
+THOUGHT = sse({"id": "x", "choices": [{"index": 0, "delta": {"reasoning_content": "two "}}]})
+DIFFERENT = delta("One ") + THOUGHT + delta("three")
 REPLIES: dict[str, tuple[bytes | None, ...]] = {
-    "together": (OK + WORDS, None, delta(finish="stop") + DONE),
+    "words": (OK + WORDS, None, delta(finish="stop") + DONE),
+    "different": (OK + DIFFERENT, None, delta(finish="stop") + DONE),
     "then garbage": (OK + WORDS + b"data: {oh\n\n", None),
     "then a failure": (OK + WORDS + sse({"error": {"message": "it broke"}}), None),
     "alone": (OK + delta("One "), None, delta("two "), None, delta("three"), None, DONE),
@@ -45,12 +48,13 @@ def ask(proxy: str, model: str) -> socket.socket:
     return connect(proxy, post_bytes("/v1/chat/completions", body, {"connection": "close"}))
 
 
-def test_events_that_arrived_together_are_sent_together_immediately(
-    start_proxy: StartProxy, base_url: str
+@pytest.mark.parametrize(("model", "events"), [("words", 1), ("different", 3)])
+def test_what_arrived_together_is_sent_together_immediately_and_words_as_one_event(
+    start_proxy: StartProxy, base_url: str, model: str, events: int
 ) -> None:
-    with ask(start_proxy(base_url=base_url), "together") as connection:
+    with ask(start_proxy(base_url=base_url), model) as connection:
         data = read_until(connection, b"three")
-        assert data.count(b"data: ") == 3
+        assert data.count(b"data: ") == events
         assert b"\r\n" not in data[data.index(b"One") : data.index(b"three")], "one chunk"
         GO_ON.release()
         read_until(connection, b"[DONE]")
