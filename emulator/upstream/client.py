@@ -1,8 +1,8 @@
 """One upstream: builds its requests and reads its responses. Chats are always streamed.
 
-A chat's bytes are read raw and each event is decoded once, into a plain dict. From the ``openai`` SDK come
-only `Model` and the version in the User-Agent header; a `Chunk` is the JSON of the SDK's chat completion
-chunk. No other module imports the SDK at run time. Knows nothing of tools.
+A chat's bytes are read raw and each event is decoded once, into a plain dict: a `Chunk` is the JSON of the
+chat completion chunk of the ``openai`` SDK, whose version the User-Agent header names. Knows nothing of
+tools.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from itertools import chain
 from typing import Any, Self
 from urllib.parse import urlencode, urljoin, urlsplit
 
-import openai
-from openai.types import Model
 from pydantic import SecretStr
 from urllib3.exceptions import HTTPError
 
@@ -40,6 +39,7 @@ from emulator.upstream.failures import (
 from emulator.upstream.interface import (
     Chunk,
     Messages,
+    ModelRow,
     PassedOnResponse,
     UpstreamBody,
     UpstreamReply,
@@ -72,7 +72,7 @@ class OpenAIUpstream:
         self._headers = {
             "accept": "application/json",
             "content-type": "application/json",
-            "user-agent": f"OpenAI/Python {openai.__version__}",
+            "user-agent": f"OpenAI/Python {version('openai')}",
             "authorization": f"Bearer {self._key}",
         }
         self._operator_headers = {
@@ -131,14 +131,14 @@ class OpenAIUpstream:
             response.status, select_headers(response.headers, RETURNED_HEADERS), body
         )
 
-    def models(self, key: str | None = None) -> list[Model]:
+    def models(self, key: str | None = None) -> list[ModelRow]:
         """See `Upstream.models`."""
         endpoint = self._endpoint(f"{self._url}/models", key)
         listing = self._get_json(endpoint, f"{endpoint.url}{self._query_string}", key)
         rows = listing.get("data") if isinstance(listing, dict) else None
         rows = rows if isinstance(rows, list) else []
         models = [_model(row) for row in rows if isinstance(row, dict) and row.get("id")]
-        metrics.add_models(model.id[:100] for model in models)
+        metrics.add_models(model["id"][:100] for model in models)
         return models
 
     def at_root(self, path: str) -> object:
@@ -293,13 +293,14 @@ class _Endpoint:
         return replace(error, message=f"{error.message} ({noted})") if noted else error
 
 
-def _model(row: dict[str, Any]) -> Model:
-    """A row of a model list, whose further fields are whatever the server sends."""
-    fields = {name: row[name] for name in row.keys() - {"cls", "_fields_set"}}
+def _model(row: dict[str, Any]) -> ModelRow:
     owner, created = row.get("owned_by"), row.get("created")
-    fields |= {"id": str(row["id"]), "owned_by": owner if isinstance(owner, str) else None}
-    fields["created"] = created if type(created) is int else 0  # OpenAI's schema requires it
-    return Model.model_construct(**fields)
+    return {
+        **row,
+        "id": str(row["id"]),
+        "owned_by": owner if isinstance(owner, str) else None,
+        "created": created if type(created) is int else 0,  # OpenAI's schema requires it
+    }
 
 
 def _request_headers(key: str | None) -> dict[str, str]:

@@ -26,14 +26,14 @@ from emulator.core.errors import UpstreamFailed
 from emulator.upstream.failures import broken_response
 
 if TYPE_CHECKING:
-    from openai.types import Model
-
     from emulator.upstream.pass_through import PassedOnRequest
     from emulator.upstream.transport import UpstreamResponse
 
 Messages = Sequence[Mapping[str, Any]]
 Chunk = dict[str, Any]
 """The JSON of a chat completion chunk, as the SDK's class of that name."""
+ModelRow = dict[str, Any]
+"""A model in a server's list: ``id``, ``owned_by`` (or None), ``created``, and whatever the server adds."""
 
 
 @dataclass
@@ -175,7 +175,7 @@ class Upstream(Protocol):
     def pass_on(self, request: PassedOnRequest, until: float, key: str | None) -> PassedOnResponse:
         """Send a request that is not a chat, unchanged. Raises `BadRequest` and `UpstreamFailed`."""
 
-    def models(self, key: str | None) -> list[Model]:
+    def models(self, key: str | None) -> list[ModelRow]:
         """The upstream's model list; fields that it omits are None. Raises `UpstreamFailed`."""
 
     def at_root(self, path: str) -> object:

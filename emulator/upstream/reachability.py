@@ -112,7 +112,7 @@ class Reachability:
                     log.warning("upstream %s has no /models; %s", url, hint)
                 return ""
             return error.message
-        server = identify_server(url, [model.owned_by for model in models], upstream.at_root)
+        server = identify_server(url, [model["owned_by"] for model in models], upstream.at_root)
         if server is not UNKNOWN:
             # Nobody chooses how the embedded model is asked.
             if self.servers.get(url) is not server and not target.settings.local_model:
@@ -123,7 +123,7 @@ class Reachability:
         lengths = context_lengths(models, server, upstream.at_root)
         self._upstreams.routes.context_lengths[target.name] = lengths
         if models and not self._model:
-            self._model = target.client_name(models[0].id)
+            self._model = target.client_name(models[0]["id"])
         return ""
 
 

@@ -15,14 +15,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from emulator.settings.upstream_settings import SchemaField
-
-if TYPE_CHECKING:
-    from openai.types import Model
-
+from emulator.upstream.interface import ModelRow
 
 GetJSON = Callable[[str], object]
 """Returns the JSON at a path of the server's root, or None if there is none."""
@@ -111,9 +108,11 @@ _LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_le
 """Fields of the model lists of vLLM and SGLang, of OpenRouter and Together, of Groq, and of Mistral."""
 
 
-def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, str]:
+def describe_models(
+    models: Sequence[ModelRow], server: ServerKind, get: GetJSON
+) -> Mapping[str, str]:
     """Return the description of each of ``models`` that has one, by its id."""
-    rows = [model.to_dict(warnings=False) for model in islice(models, _MAX_MODELS)]
+    rows = [*islice(models, _MAX_MODELS)]
     words = {str(row["id"]): list(_listed(row)) for row in rows}
     if server.name == "llama.cpp" and len(words) == 1:
         [own] = words.values()
@@ -126,9 +125,11 @@ def describe_models(models: Sequence[Model], server: ServerKind, get: GetJSON) -
     return {model: " ".join(found) for model, found in words.items() if found}
 
 
-def context_lengths(models: Sequence[Model], server: ServerKind, get: GetJSON) -> Mapping[str, int]:
+def context_lengths(
+    models: Sequence[ModelRow], server: ServerKind, get: GetJSON
+) -> Mapping[str, int]:
     """Return the context's length in tokens of each of ``models`` whose server says it, by the model's id."""
-    rows = [model.to_dict(warnings=False) for model in islice(models, _MAX_MODELS)]
+    rows = [*islice(models, _MAX_MODELS)]
     lengths = {str(row["id"]): [row.get(field) for field in _LENGTHS] for row in rows}
     if server.name == "llama.cpp" and len(lengths) == 1:
         [own] = lengths.values()

@@ -52,8 +52,8 @@ def describe_server(settings: Settings, model: str) -> FitServer:
         if not model:
             if not models:
                 raise NotFound("The upstream lists no model: name one with --model.")
-            model = target.client_name(models[0].id)
-        owners = [each.owned_by for each in models]
+            model = target.client_name(models[0]["id"])
+        owners = [each["owned_by"] for each in models]
         kind = identify_server(target.settings.base_url, owners, upstream.at_root)
         routes.descriptions[target.name] = describe_models(models, kind, upstream.at_root)
         properties = upstream.at_root("/props")
