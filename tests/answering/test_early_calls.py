@@ -17,6 +17,7 @@ from emulator.core.events import ArgumentsDelta, CallStarted, serialize_argument
 from emulator.reply.early_call import EarlyCall
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
+from tests.support.examples import example_count
 from tests.support.scripted import Reply, ScriptedUpstream
 
 TEXT = {"type": "string"}
@@ -115,7 +116,7 @@ CONTENTS = st.text(st.sampled_from("ab\\\"'\n\r\t{}é😀\x00"), max_size=80).ma
 
 @pytest.mark.parametrize("written", [repr, triple, json.dumps], ids=["single", "triple", "json"])
 @given(content=CONTENTS, size=st.integers(1, 90))
-@settings(max_examples=40)
+@settings(max_examples=example_count(40))
 def test_any_argument_is_streamed_exactly_however_the_reply_is_cut(
     written: Callable[[str], str], content: str, size: int
 ) -> None:

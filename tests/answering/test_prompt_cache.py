@@ -24,6 +24,7 @@ from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import BOTH, plain
+from tests.support.examples import example_count
 from tests.support.programs import CHAIN, LOCAL, TOOLS
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import function, strings
@@ -120,7 +121,7 @@ def test_random_replies_keep_each_prompt_a_prefix_of_the_next(
     client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
     number = itertools.count()  # two conversations in the same words may recall nothing
 
-    @hypothesis.settings(max_examples=15)
+    @hypothesis.settings(max_examples=example_count(15))
     @hypothesis.given(seed=st.integers(0, 2**32), started=st.booleans())
     def converse_at_random(seed: int, started: bool) -> None:
         chance = random.Random(seed)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from emulator.reading.events import BlockDelta, Event, Reasoning, Text
 from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from tests.support.chat import ASK, BOTH, LONDON, calls
+from tests.support.examples import example_count
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -251,7 +252,7 @@ def code(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, BlockDelta))
 
 
-@settings(max_examples=300)
+@settings(max_examples=example_count(300))
 @given(
     st.lists(PIECES, max_size=12).map("".join),
     st.sampled_from(ReasoningStart),

@@ -21,9 +21,7 @@ from tests.support.scripted import ScriptedUpstream
 
 PROGRAMS = Path(os.environ.get("MCP_SERVERS", ""))
 FILESYSTEM = PROGRAMS.parent / "node_modules" / ".bin" / "mcp-server-filesystem"
-pytestmark = pytest.mark.skipif(
-    "MCP_SERVERS" not in os.environ, reason="no servers: make test-mcp"
-)
+pytestmark = pytest.mark.skipif("MCP_SERVERS" not in os.environ, reason="no servers: make test-mcp")
 
 
 def answer(proxy: str, *tools: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.chat import BOTH, calls, plain
+from tests.support.examples import example_count
 from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import function, strings
 
@@ -334,7 +335,7 @@ words = st.text(
 
 
 @settings(
-    max_examples=60,
+    max_examples=example_count(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import example_count
 from tests.support.format_table import PAGE, page
 from tests.support.formats import AFTER, BEFORE, FORMATS, THOUGHT, VARIANTS, Format, reply
 from tests.support.replies import ReplyContent, read_reply, same_calls
@@ -47,7 +48,7 @@ def test_a_format_is_read_whole_and_character_by_character(format: Format, varia
         assert wrong(format, variant, whole) == ""
 
 
-@settings(max_examples=300)
+@settings(max_examples=example_count(300))
 @given(st.sampled_from(FORMATS), st.sampled_from(sorted(VARIANTS)), st.data())
 def test_a_format_is_read_the_same_however_it_is_cut(
     format: Format, variant: str, data: st.DataObject

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import example_count
 from tests.support.formats import FORMATS, VARIANTS, Format
 from tests.support.replies import read_reply, same_calls
 
@@ -57,7 +58,7 @@ def test_prose_about_calls_stays_prose(words: str) -> None:
         assert (found.calls, found.needs_repair, found.shown) == ([], False, words)
 
 
-@settings(max_examples=200)
+@settings(max_examples=example_count(200))
 @given(
     st.lists(st.sampled_from(sorted(WORDS.values())), min_size=1, max_size=3),
     st.sampled_from(CALLING),

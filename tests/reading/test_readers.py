@@ -16,6 +16,7 @@ from emulator.reading.repairs import REPAIRS
 from emulator.reading.rewrites import REWRITES
 from emulator.reading.statements import MAX_BLOCK
 from emulator.reading.tool_names import ToolNames
+from tests.support.examples import example_count
 from tests.support.replies import NAMES, Block, cases, events, pieces, read_block, with_blocks
 
 BLOCKS = [
@@ -32,7 +33,7 @@ def outcome(dialect: str, text: str, cuts: list[int]) -> object:
     return found, fault.diagnostics if fault else ()
 
 
-@settings(max_examples=300)
+@settings(max_examples=example_count(300))
 @given(blocks, st.data())
 def test_a_block_is_read_the_same_however_it_is_cut(
     block: tuple[str, str, str], data: st.DataObject
@@ -44,7 +45,7 @@ def test_a_block_is_read_the_same_however_it_is_cut(
     assert outcome(dialect, text, list(range(1, len(text)))) == whole
 
 
-@settings(max_examples=300)
+@settings(max_examples=example_count(300))
 @given(st.sampled_from(sorted(READERS)), st.text(max_size=80), st.data())
 def test_any_text_is_read_or_unreadable_and_statements_parse(
     dialect: str, text: str, data: st.DataObject

@@ -17,6 +17,7 @@ from emulator.reading.events import (
 )
 from emulator.reading.splitter import Splitter, split
 from emulator.reading.text_buffer import HOLD
+from tests.support.examples import example_count
 from tests.support.replies import NAMES, Case, cases, described, events, split_pieces
 
 CASES = tuple(cases())
@@ -68,7 +69,7 @@ def test_the_raw_text_of_all_events_is_the_reply(case: Case) -> None:
     assert "".join(event.raw for event in events(case)) == case.reply
 
 
-@settings(max_examples=200)
+@settings(max_examples=example_count(200))
 @given(st.data())
 def test_a_reply_is_read_the_same_however_it_is_cut(data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(CASES))
@@ -77,7 +78,7 @@ def test_a_reply_is_read_the_same_however_it_is_cut(data: st.DataObject) -> None
     assert merge_events(events(case, cuts)) == merge_events(events(case))
 
 
-@settings(max_examples=400)
+@settings(max_examples=example_count(400))
 @given(REPLIES, st.booleans(), st.data())
 def test_any_text_is_split_the_same_however_it_is_cut(
     reply: str, reasoning_open: bool, data: st.DataObject

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.tools.toolset import BindError, Problem, Toolset
+from tests.support.examples import example_count
 from tests.support.toolsets import offered, toolset
 from tests.tools.schema_rows import FILTER, PERSON, ROWS, one
 
@@ -414,7 +415,7 @@ SMALL_ROWS = [row for row in ROWS if len(json.dumps(row[1])) < 5_000]
 KEYWORDS = st.sampled_from(["x", "a", "b", "n", "next", "any", "class_", "other"])
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=example_count(150), derandomize=True, database=None)
 @given(
     st.sampled_from(SMALL_ROWS),
     st.lists(json_values, max_size=2),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from emulator.tools.stubs import escape_fences, function
 from emulator.tools.toolset import Toolset
+from tests.support.examples import example_count
 from tests.support.toolsets import assert_sound, offered, toolset
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stubs"
@@ -201,7 +202,7 @@ def test_stubs_and_preamble_match_the_golden_files(name: str) -> None:
     assert written == path.read_text()
 
 
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=example_count(200), derandomize=True, database=None)
 @given(st.text(st.sampled_from("\"'\\`~\n\r\t {}x\x00\u2028é"), max_size=30))
 def test_a_docstring_reads_as_the_description(text: str) -> None:
     source = escape_fences(function("f", text, (), definitions={}))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from emulator.core import json_codec
 from tests.conftest import StartProxy
+from tests.support.examples import example_count
 from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function
@@ -123,7 +124,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=300)
+@settings(max_examples=example_count(300))
 def test_json_is_written_and_read_as_python_does(value: Any) -> None:
     written = json_codec.dumps(value)
     assert json.loads(written) == value or "inf" in repr(value)
