@@ -8,10 +8,10 @@ The process that acts owns the row: it renews the row, takes the decision, and t
 Every process lists and decides what is pending. A row that was not renewed for `ACT_SECONDS` belongs to a
 dead process: it can no longer be listed or decided, and any process removes it later.
 
-What may never happen: two decisions count; a decision that was taken changes; an act is done before its
-decision is taken; whoever decided is told that the decision counts before it is taken, or that it does not
-count although it was. Therefore taking is one statement, a decision is withdrawn only while it is not taken,
-and a row is removed only if it was not taken, or long after.
+What may never happen: two decisions count; a decision changes after it was taken; an act is done before its
+decision is taken; a process reports that its decision counts before it is taken, or that it does not count
+although it was taken. Therefore taking is one statement, a decision is withdrawn only while it is not taken,
+and the row of a taken decision is removed only when no process can wait for it any longer.
 
 Every statement names the owner. Each may run twice with the same result, because a lost connection leaves
 unknown whether it ran: so each decision has bytes of its own.

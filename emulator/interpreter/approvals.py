@@ -126,9 +126,10 @@ class Approvals:
     def decline_all_of(self, owner: str) -> None:
         """The container is gone: its cell will not run, at any replica."""
         rejection = ApprovalDecision(approved=False, reason="the container has gone")
-        with suppress(NotFound, ExecutionFailed):
+        with suppress(ExecutionFailed):
             for pending in self.pending(owner):
-                self.decide(owner, pending.id, rejection)
+                with suppress(NotFound):
+                    self.decide(owner, pending.id, rejection)
 
     def decline_all(self) -> None:
         """This process ends: nothing that waits here will run."""
@@ -139,7 +140,7 @@ class Approvals:
 
     def sweep(self) -> None:
         """Remove old rows. Raises `StoreUnavailable`."""
-        with database_failures("What waits for approval cannot be removed"):
+        with database_failures("Old approvals cannot be removed"):
             self._acts.sweep()
 
     def _take(self, pending: PendingApproval, own: bytes | None = None) -> bytes | None:

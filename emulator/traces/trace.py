@@ -27,6 +27,8 @@ no tools; ``passed``: not a request for an answer, passed on unchanged; "": not 
 
 MAX_WIRE_BYTES = 2**20
 """The limit for the raw events of one turn, and for those of the response."""
+MAX_SENT_BYTES = 8 * 2**20
+"""The limit for the bodies that all turns of a request sent: a hosted loop sends a growing one many times."""
 MAX_BLOCKS = 200
 MAX_TIMES = 200
 
@@ -117,7 +119,7 @@ class Turn:
     """When the first piece of the answer arrived."""
     ended: float | None = None
     sent: bytes = b""
-    """The body as the upstream was sent it; empty until then, and for a passed-on request."""
+    """The body that was sent; empty until then, above `MAX_SENT_BYTES`, and for a passed-on request."""
     reply: Sequence[str] = ()
     """The pieces as they arrived; empty if nothing was emulated: see ``wire``."""
     reasoning: Sequence[str] = ()
@@ -148,7 +150,7 @@ class Turn:
 
     @property
     def request(self) -> bytes:
-        """The body that was sent, or that waits to be sent."""
+        """The body that was sent, or an equal one."""
         return self.sent or json_codec.dumps({**self.fields, "messages": self.messages})
 
     @property
@@ -337,8 +339,10 @@ def current_turn() -> Turn | None:
 
 def record_sent(body: bytes) -> None:
     """Record the body of the current turn's request."""
-    if (turn := current_turn()) is not None:
-        turn.sent = body
+    trace = current.get()
+    turns = trace.turns if trace is not None and trace.records_wire else []
+    if turns and sum(len(turn.sent) for turn in turns) + len(body) <= MAX_SENT_BYTES:
+        turns[-1].sent = body
 
 
 def event_recorder() -> Callable[[Sequence[bytes]], None] | None:

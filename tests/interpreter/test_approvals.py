@@ -110,12 +110,12 @@ class Owner:
             self.pending.refuse(DISCONNECTED)
 
 
-def deciding(decision: ApprovalDecision) -> Callable[[Database], bool]:
+def deciding(decision: ApprovalDecision, key: str = KEY) -> Callable[[Database], bool]:
     """What a person at another process does; returns whether the decision was said to count."""
 
     def decide(database: Database) -> bool:
         with suppress(NotFound, ExecutionDelayed):
-            Approvals(database, taken_seconds=0).decide(CONTAINER, KEY, decision)
+            Approvals(database, taken_seconds=0).decide(CONTAINER, key, decision)
             return True
         return False
 
@@ -227,6 +227,19 @@ def test_another_owner_decides_nothing(database: Database, owner: str) -> None:
         process.decline_all_of(owner)
     assert [one.id for one in there.pending(CONTAINER)] == [KEY]
     assert not here.wait(cell, 0).approved
+
+
+def test_all_that_waits_for_a_deleted_container_is_declined(database: Database) -> None:
+    """One that another process had just decided kept the others waiting."""
+    here = Approvals(database)
+    cells = [here.add(f"exec_{n}", CONTAINER, "1 + 1") for n in range(3)]
+    person = Actor(database, deciding(YES, "exec_0"))
+    person.step()
+    here.decline_all_of(CONTAINER)
+    assert person.finish() is True
+    decisions = [here.wait(cell, PATIENT) for cell in cells]
+    assert decisions[0] == YES
+    assert [one.reason for one in decisions[1:]] == ["the container has gone"] * 2
 
 
 @pytest.mark.parametrize("decision", [b"yes", b"", b"\xff", b'["a"]', b'["a", {"approved": "x"}]'])

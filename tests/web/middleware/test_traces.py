@@ -14,9 +14,10 @@ import pytest
 
 from emulator.core.events import ToolCall
 from emulator.core.protocol import ChatCompletionRequest
-from emulator.database import open_database
-from emulator.traces import Archive, Trace, Traces, timeline
+from emulator.database import DatabaseFailed, open_database
+from emulator.traces import Archive, Trace, Traces, current, record_sent, timeline
 from emulator.traces.summary import TraceSummary
+from emulator.traces.trace import MAX_SENT_BYTES
 from emulator.traces.transfer import dump_trace
 from tests.support.inspected import stored
 from tests.support.processes import wait_until
@@ -198,6 +199,17 @@ def test_with_the_inspector_off_nothing_is_stored(start: Start, upstream: Script
     assert (trace.state, trace.call_count, trace.wire.events) == ("called", 1, [])
 
 
+def test_requests_are_not_stored_in_the_database_that_outlives_the_run(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hello.")
+    url, services = start_app()
+    assert send(f"{url}/v1/chat/completions", {"model": "m", "messages": HELLO})[0] == 200
+    assert len(stored(services.requests.reader)) == 1
+    with pytest.raises(DatabaseFailed):
+        services.stores.database.all("SELECT id FROM traces")
+
+
 def opened(max_traces: int, now: Callable[[], float] = time.time) -> tuple[Traces, Archive]:
     """Traces that are stored, at most 1 MiB and for a minute, and their archive."""
     traces = Traces(records_wire=True, now=now)
@@ -313,6 +325,20 @@ def test_raw_events_are_recorded_up_to_a_limit(start: Start, upstream: ScriptedU
     [trace] = ended(finished)
     assert trace.wire.size <= 2**20
     assert trace.wire.omitted_bytes > 0
+
+
+def test_the_bodies_that_turns_sent_are_recorded_up_to_a_limit() -> None:
+    """A loop of hosted calls sends a growing conversation up to 128 times."""
+    trace = Trace("req_0", "POST", "/v1/chat/completions")
+    token = current.set(trace)
+    try:
+        for _ in range(20):
+            trace.begin_turn("m", [{"role": "user", "content": "Hi"}], {"model": "m"})
+            record_sent(b"x" * 2**20)
+    finally:
+        current.reset(token)
+    assert 0 < sum(len(turn.sent) for turn in trace.turns) <= MAX_SENT_BYTES
+    assert b'"content":"Hi"' in trace.turns[-1].request
 
 
 def test_only_requests_for_an_answer_are_recorded(start: Start) -> None:
