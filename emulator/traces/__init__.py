@@ -28,7 +28,6 @@ from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     RecordedBlock,
     RecordedCall,
-    RelayedCall,
     ResumedProgram,
     Trace,
     Turn,
@@ -46,7 +45,6 @@ from emulator.traces.traces import Traces
 __all__ = [
     "RecordedBlock",
     "RecordedCall",
-    "RelayedCall",
     "ResumedProgram",
     "Span",
     "Trace",

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.core.events import ToolCall
 from emulator.core.front_paths import front_of
-from emulator.traces.trace import RelayedCall, State, Trace
+from emulator.traces.trace import State, Trace
 
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
@@ -69,8 +68,7 @@ class TraceSummary:
 
     @classmethod
     def of(cls, trace: Trace) -> TraceSummary:
-        turns = [*trace.turns]
-        calls: list[ToolCall | RelayedCall] = [*trace.calls, *trace.relayed_calls]
+        turns, calls = [*trace.turns], [*trace.calls]
         return cls(
             id=trace.id,
             path=trace.path[:_MAX_CHARS],

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from emulator import traces
-from emulator.core import metrics
+from emulator.core import json_codec, metrics
 from emulator.core.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import Messages, PassedOnResponse, Received, UpstreamReply
@@ -75,7 +75,8 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     """An upstream may report anything."""
     usage = received.usage
     prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
-    turn.prompt_tokens = estimate_tokens(messages) if prompt is None else prompt
+    tools = turn.fields.get("tools") or ()
+    turn.prompt_tokens = estimate_tokens(messages, tools) if prompt is None else prompt
     turn.completion_tokens = received.chunks if completion is None else completion
     # Some servers report usage with each chunk: before the end it is what they had counted so far.
     turn.is_estimated = prompt is None or completion is None or not received.has_finish
@@ -90,10 +91,16 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else None
 
 
-def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate the length of a prompt without a tokenizer: four characters a token."""
+def estimate_tokens(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+) -> int:
+    """Estimate the length of a prompt without a tokenizer: four characters a token. The model reads calls and
+    ``tools`` as JSON, or as something as long."""
     contents = (message.get("content") or "" for message in messages)
-    return math.ceil(sum(map(_characters, contents)) / _CHARS_PER_TOKEN)
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    texts = (json_codec.dumps(one.get("function") or one) for one in (*calls, *tools))
+    characters = sum(map(_characters, contents)) + sum(map(len, texts))
+    return math.ceil(characters / _CHARS_PER_TOKEN)
 
 
 def _characters(content: Any) -> int:

@@ -219,15 +219,16 @@ class ResponsesAgent(Agent):
     """Sends all items back."""
 
     api = "responses"
-    new: list[Json]
     last = ""
+    answered = 0
+    """The length of the history with the last answer."""
+
+    @property
+    def new(self) -> list[Json]:
+        return self.history[self.answered :]
 
     def sent_input(self) -> Json:
         return {"input": self.history, "store": False}
-
-    def add(self, parts: list[Json]) -> None:
-        super().add(parts)
-        self.new = parts
 
     def as_sent(self, results: list[tuple[str, str, bool]]) -> list[Json]:
         return [
@@ -249,6 +250,7 @@ class ResponsesAgent(Agent):
         answer = self.ask(body | self.sent_input())
         self.last = answer["id"]
         self.history += answer["output"]
+        self.answered = len(self.history)
         return [
             (item["call_id"], item["name"], json.loads(item["arguments"]))
             for item in answer["output"]
@@ -361,6 +363,7 @@ def test_a_conversation_is_the_same_over_every_api(
 
     @hypothesis.settings(max_examples=example_count(examples))
     @hypothesis.given(seed=st.integers(0, 2**32))
+    @hypothesis.example(seed=125_745)  # an agent that ends with results that it did not send
     def converse(seed: int) -> None:
         found = []
         hosted = [name for name in TOOLS if random.Random(f"{seed} {name}").random() < 0.5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
-from emulator.core.protocol import parse_body
+from emulator.core.protocol import parse_conversation
 from emulator.fronts.anthropic.betas import ignored_betas
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.fronts.anthropic.front import answer, count_tokens
@@ -34,7 +34,9 @@ FRAMES = Frames(
 def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
     @api.post("/messages")
     def create_message() -> Response:
-        message_request = parse_body(read_body(settings), MessagesRequest)
+        message_request = parse_conversation(
+            read_body(settings), MessagesRequest, client(), pipeline.known
+        )
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
             reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
@@ -46,7 +48,9 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
-        count_request = parse_body(request.get_data(), CountRequest)
+        count_request = parse_conversation(
+            request.get_data(), CountRequest, client(), pipeline.known
+        )
         return json_reply(
             {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}
         )
