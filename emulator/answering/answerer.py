@@ -30,7 +30,7 @@ from emulator.answering.turn_state import TurnState
 from emulator.answering.ways.json_way import JSON
 from emulator.answering.ways.schema import constraint, reply_schema
 from emulator.answering.ways.way import PromptInputs
-from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.conversation.answer_request import AnswerRequest
 from emulator.conversation.profiles import reasoning_start_of
 from emulator.core import metrics
 from emulator.core.errors import ModelFailed, UpstreamFailed
@@ -78,7 +78,6 @@ from emulator.reply.verdicts import (
 from emulator.settings.settings import Settings
 from emulator.upstream.failures import CONTEXT_CODE
 from emulator.upstream.interface import MAX_REPLY_CHARS
-from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.upstreams import AnswerUpstream
 from sandbox.engine import fresh_seed
 from sandbox.programs.server import ProgramServer
@@ -185,9 +184,8 @@ class Answerer:
             )
         )
         # The history does not have yet what a program or a cell that has just ended printed.
-        longest = 0 if ended or resumed_cell else request.longest_prompt
-        if longest and estimate_tokens(prompt.messages) > longest:
-            raise PromptTooLong
+        if not (ended or resumed_cell):
+            request.check_length(prompt.messages)
         state = TurnState(
             prompt.messages,
             prompt.fields,

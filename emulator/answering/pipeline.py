@@ -23,11 +23,11 @@ from emulator.answering.first_turn import first_turn
 from emulator.answering.hosted_calls import HostedCalls
 from emulator.answering.hosted_round import Round, visible_messages
 from emulator.answering.model_habits import ModelHabits
-from emulator.answering.native.answer import may_be_native, native_answer
+from emulator.answering.native.answer import may_be_native, native_answer, native_tokens
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
 from emulator.answering.ways.way import PromptInputs
-from emulator.conversation.answer_request import AnswerRequest, PromptTooLong, read_request
+from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
 from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
@@ -47,6 +47,7 @@ from emulator.core.events import (
     RelayedChunk,
     UpstreamAccepted,
 )
+from emulator.core.known_values import KnownValues
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.database import Documents
 from emulator.history import History, recall
@@ -103,6 +104,8 @@ class Pipeline:
     habits: ModelHabits = field(default_factory=ModelHabits)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     probe: ToolProbe = field(default_factory=ToolProbe)
+    known: KnownValues = field(default_factory=KnownValues)
+    """The parts of conversations that clients sent before."""
 
     def read(
         self,
@@ -247,16 +250,21 @@ class Pipeline:
 
     def _is_native(self, request: AnswerRequest, until: float) -> bool:
         """Return True if the upstream calls the tools itself."""
-        tools = request.profile.tools or request.settings.tools
-        if tools == "emulate" or not may_be_native(request):
-            return False
-        if tools == "native":
-            return True
+        known = self._calls_tools(request)
+        if known is not None:
+            return known
         with traces.without_trace():
             return self.probe.calls_tools(
                 request.route,
                 lambda: self.upstreams.for_answer(request.route, request.client, until),
             )
+
+    def _calls_tools(self, request: AnswerRequest) -> bool | None:
+        """None if the model must be asked."""
+        tools = request.profile.tools or request.settings.tools
+        if tools == "emulate" or not may_be_native(request):
+            return False
+        return True if tools == "native" else self.probe.remembered(request.route)
 
     def _fallbacks(self, request: AnswerRequest) -> list[Route]:
         """Return the other upstreams for this request that make the same number of choices per answer."""
@@ -280,11 +288,9 @@ class Pipeline:
         )
         if request.relayed:
             _record(request, "relayed")
-            self._check_length(request)
             return relay(request, upstream)
         if self._is_native(request, until):
             _record(request, "native")
-            self._check_length(request)
             return native_answer(request, upstream, self.programs)
         _record(request, "emulated")
         answerer = Answerer(
@@ -299,15 +305,12 @@ class Pipeline:
         # `HostedCalls` remembers the whole of several answers.
         return answerer.events() if open_run else _remembered(request, answerer.events())
 
-    def _check_length(self, request: AnswerRequest) -> None:
-        """Raises `PromptTooLong`."""
-        if request.longest_prompt and self.prompt_tokens(request) > request.longest_prompt:
-            raise PromptTooLong
-
     def prompt_tokens(self, request: AnswerRequest) -> int:
-        """Estimate the length of the prompt without the model's tokenizer."""
+        """Estimate the length of the prompt without the model's tokenizer and without asking the model."""
         if request.relayed:
             return estimate_tokens(relayed_messages(request))
+        if self._calls_tools(request):
+            return native_tokens(request)
         return estimate_tokens(first_turn(PromptInputs(request=request, habit="python")).messages)
 
     def _session_opener(self, request: AnswerRequest) -> Callable[[], InterpreterSession] | None:

@@ -5,13 +5,12 @@ Fronts of the same API pass them on; other fronts expand them into events.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from emulator.conversation.answer_request import AnswerRequest
 from emulator.conversation.call_policy import NO_TOOLS
-from emulator.core import json_codec
 from emulator.core.errors import UpstreamFailed
 from emulator.core.events import (
     AnswerEvent,
@@ -20,7 +19,6 @@ from emulator.core.events import (
     FinishReason,
     ReasoningDelta,
     RelayedChunk,
-    ToolCall,
     UpstreamAccepted,
     call_id,
     new_id,
@@ -28,7 +26,6 @@ from emulator.core.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
-from emulator.reply.call_assembly import CallAssembler, CallFragments
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
@@ -44,7 +41,7 @@ def relay(
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
     """Yield `UpstreamAccepted`, the chunks with choices, and one with the usage if the upstream reports it.
 
-    Raises `UpstreamFailed`, before the first item or after any.
+    Raises `PromptTooLong`, or `UpstreamFailed`, before the first item or after any.
     """
     chat = request.chat
     profile, settings = request.profile, request.settings
@@ -59,8 +56,10 @@ def relay(
     unfinished: set[int] = set()
     call: Any = None
     longest = MAX_REPLY_CHARS * (chat.n or 1)
-    with upstream.open(relayed_messages(request, plain=profile.plain), fields) as reply:
-        yield UpstreamAccepted(headers=reply.headers)
+    messages = relayed_messages(request)
+    request.check_length(messages)
+    with upstream.open(messages, fields) as reply:
+        yield UpstreamAccepted(headers=reply.headers, messages=messages)
         for chunk in reply:
             usage = chunk.pop("usage", None) or usage
             chunk["object"], chunk["model"] = "chat.completion.chunk", chat.model
@@ -116,14 +115,16 @@ def expand_relayed_chunks(
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
     words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
+    prompt: Sequence[Mapping[str, Any]] = ()
     relayed = False
-    calls, has_calls = CallAssembler(), False
+    calls = 0
     answer = new_id("")
-    ids = (call_id(answer, n) for n in itertools.count()) if unique_ids else None
     counter = UsageCounter()
     counter.start_turn()
     for event in events:
         if not isinstance(event, RelayedChunk):
+            if isinstance(event, UpstreamAccepted):
+                prompt, counter.tools = event.messages, event.tools
             yield event
             continue
         relayed = True
@@ -133,21 +134,21 @@ def expand_relayed_chunks(
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
             yield from words.feed(delta.get("content") or delta.get("refusal") or "")
-            for piece in delta.get("tool_calls") or ():
-                has_calls = True
-                yield from _calls(calls.feed(piece), ids)
             if reason := choice.get("finish_reason"):
-                finish_reason = "tool_calls" if has_calls else answer_finish_reason(reason)
+                finish_reason = "tool_calls" if calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.
             if isinstance(matched := choice.get("stop_reason"), str):
                 stop_sequence = matched
         if words.stops.stopped:
             finish_reason, stop_sequence = "stop", words.stops.matched
             break  # the upstream is closed with the events
+        if event.call is not None:
+            yield from words.end_part()
+            yield replace(event.call, id=call_id(answer, calls)) if unique_ids else event.call
+            calls += 1
     if relayed:
-        yield from words.close()
-        yield from _calls(calls.close(), ids)
-        yield Finish(finish_reason, counter.usage(relayed_messages(request)), stop_sequence)
+        yield from words.end_part()
+        yield Finish(finish_reason, counter.usage(prompt), stop_sequence)
 
 
 class _RelayedProse:
@@ -155,14 +156,17 @@ class _RelayedProse:
 
     def __init__(self, stop: str | Sequence[str] | None) -> None:
         self.stops = StopFilter(stop)
-        self._leading = LeadingReasoning()
+        self._leading: LeadingReasoning | None = LeadingReasoning()
 
     def feed(self, text: str) -> Iterator[AnswerEvent]:
         if text:
-            yield from self._to_events(self._leading.feed(text))
+            yield from self._to_events(self._leading.feed(text) if self._leading else [Text(text)])
 
-    def close(self) -> Iterator[AnswerEvent]:
-        yield from self._to_events(self._leading.close())
+    def end_part(self) -> Iterator[AnswerEvent]:
+        """A call follows, or the answer ends: neither a tag nor a stop string spans it."""
+        if self._leading is not None:
+            yield from self._to_events(self._leading.close())
+            self._leading = None
         if rest := self.stops.close():
             yield ContentDelta(rest)
 
@@ -174,17 +178,10 @@ class _RelayedProse:
                 yield ContentDelta(words)
 
 
-def _calls(fragments: Iterable[CallFragments], ids: Iterator[str] | None) -> Iterator[ToolCall]:
-    """The calls that `native` yields, each of them valid; with new ``ids`` if there are any."""
-    for call in fragments:
-        key = next(ids) if ids else call.id
-        yield ToolCall(key, call.name, json_codec.loads(call.arguments or "{}"))
-
-
-def relayed_messages(request: AnswerRequest, *, plain: bool = False) -> list[dict[str, Any]]:
+def relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
     """The client's messages. A history with calls is rendered as text, because the request has no tools.
 
-    With ``plain`` the developer role becomes system, and a list of text parts one text.
+    For a ``plain`` profile the developer role becomes system, and a list of text parts one text.
     """
     chat = request.chat
     if any(
@@ -192,7 +189,7 @@ def relayed_messages(request: AnswerRequest, *, plain: bool = False) -> list[dic
     ):
         return model_history(chat.messages, NO_TOOLS)
     sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
-    if not plain:
+    if not request.profile.plain:
         return sent
     for message, fields in zip(chat.messages, sent, strict=True):
         if message.role == "developer":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
 from emulator.interpreter.container_choice import AutoContainer, ContainerChoice
 from emulator.settings.settings import Order, Settings
 from emulator.tools.toolset import Toolset
+from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.routes import Route
 
 
@@ -87,6 +88,13 @@ class AnswerRequest:
             case [tool] if forced and tool.kind == "function":
                 return ForcedCall(tool, self.toolset)
         return None
+
+    def check_length(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """``messages`` and ``tools`` are what the model is asked with. Raises `PromptTooLong`."""
+        if self.longest_prompt and estimate_tokens(messages, tools) > self.longest_prompt:
+            raise PromptTooLong
 
     def with_route(self, route: Route) -> AnswerRequest:
         """The same request to another upstream."""

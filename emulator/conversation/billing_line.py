@@ -9,6 +9,7 @@ Code's requests as chat completions. Messages of other roles stay as they are: a
 from __future__ import annotations
 
 import re
+from operator import is_
 from typing import Any
 
 from emulator.core.errors import BadRequest
@@ -37,7 +38,8 @@ def without_billing_lines(chat: ChatCompletionRequest) -> ChatCompletionRequest:
             remaining.append(shown)
     if not remaining:
         raise BadRequest("messages have no content to answer.", param="messages")
-    return chat if remaining == chat.messages else chat.with_messages(remaining)
+    is_same = len(remaining) == len(chat.messages) and all(map(is_, remaining, chat.messages))
+    return chat if is_same else chat.with_messages(remaining)
 
 
 def _without_line(message: Message) -> Message | None:

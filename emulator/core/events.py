@@ -52,6 +52,10 @@ class UpstreamAccepted:
     """Unix time."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The upstream's response headers that are passed on to the client."""
+    messages: Sequence[Mapping[str, Any]] = ()
+    """Those that a reply without emulation answers."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """Those that were sent with them."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class RelayedChunk:
     chunk: dict[str, Any]
     more: bool = False
     """True if the next chunk has already arrived and follows immediately."""
+    call: ToolCall | None = None
+    """The call that the chunk completes. Words that came before a call are sent before it."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
@@ -15,6 +15,7 @@ from pydantic_core import PydanticUseDefault
 
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
+from emulator.core.known_values import KnownValues, Memos
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -61,6 +62,10 @@ def _unless_a_client_sent_it(value: T, info: ValidationInfo) -> T:
 OfOtherFronts = Annotated[T, BeforeValidator(_unless_a_client_sent_it), Field(exclude=True)]
 """What the other fronts know of a request and Chat Completions has no field for. What a client sends under
 the name does not count: it cannot, for example, approve a call."""
+
+
+_MEMOS = "memos"
+"""An attribute of a message. Pydantic ignores what is no field."""
 
 
 class Lenient(BaseModel):
@@ -131,6 +136,30 @@ class Message(Lenient):
     """The reasoning before an answer, which Responses and Messages send back: for native models."""
     model_view: OfOtherFronts[Any] = None
     """What the model saw of this answer (`history.ModelView`)."""
+
+    def memo(self, name: str, key: object, make: Callable[[], T]) -> T:
+        """The result of ``make``. Of a message that the next request of its client may have again, the last
+        result of this ``name`` is kept, and used while its ``key`` is the same."""
+        memos = self.__dict__.get(_MEMOS)
+        if memos is None:
+            return make()
+        slot = memos.slots.get(name)
+        if slot is None or slot[0] != key:
+            slot = memos.keep(name, key, make())
+        result: T = slot[1]
+        return result
+
+    @property
+    def memos(self) -> Memos:
+        """Where `memo` keeps results from now on."""
+        memos: Memos = vars(self).setdefault(_MEMOS, Memos())
+        return memos
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As the base class, without what was made of this message."""
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop(_MEMOS, None)
+        return copied
 
     @property
     def is_remark(self) -> bool:
@@ -251,9 +280,26 @@ class ChatCompletionRequest(Lenient):
         }
 
 
-def parse_chat(body: bytes) -> ChatCompletionRequest:
-    """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place."""
-    return validated(ChatCompletionRequest, read_object(body), context=_CHAT_CLIENT)
+def parse_chat(
+    body: bytes, client: str = "", known: KnownValues | None = None
+) -> ChatCompletionRequest:
+    """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place. Messages that the
+    ``client`` sent before are the same objects."""
+    return parse_conversation(body, ChatCompletionRequest, client, known, context=_CHAT_CLIENT)
+
+
+def parse_conversation(
+    body: bytes, model: type[M], client: str, known: KnownValues | None, context: object = None
+) -> M:
+    """Parse a request that has a field ``messages``, as `parse_chat` does."""
+    fields = read_object(body)
+    messages = fields.get("messages")
+    if known is None or not isinstance(messages, list):
+        return validated(model, fields, context=context)
+    seen = known.seen(client, model.__name__, messages)
+    request = validated(model, {**fields, "messages": seen.parts}, context=context)
+    seen.keep(request.messages)  # type: ignore[attr-defined]
+    return request
 
 
 def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from emulator.core import json_codec
 from emulator.core.protocol import Message
@@ -69,7 +70,7 @@ class Walk:
         """The key of an answer, and whether it has no key but the conversation; None for other messages."""
         if message.role != "assistant" or self._role != "assistant":
             self._digest.update(f"\n{message.role}\n".encode())
-        self._digest.update(canonical(message))
+        self._digest.update(message.memo("canonical", None, partial(canonical, message)))
         self._role = message.role
         if message.role == "tool":
             self._result = message.tool_call_id or ""
@@ -83,7 +84,8 @@ class Walk:
         if answer.tool_calls and answer.tool_calls[0].id:
             return self._keys.of("answer", answer.tool_calls[0].id), False
         if self._result:
-            return self._keys.of("answer", self._result, _squeezed(answer.text)), False
+            words = answer.memo("words", None, lambda: _squeezed(answer.text))
+            return self._keys.of("answer", self._result, words), False
         return f"answer:{self._digest.hexdigest()}", True
 
 

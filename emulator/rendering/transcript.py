@@ -144,7 +144,9 @@ def _rendered(
 
     def flush() -> None:
         if results:
-            content = render("results.jinja", results=results)
+            write_results = partial(render, "results.jinja", results=[*results])
+            key = tuple((one.call, one.content) for one in results)
+            content = last_result.memo("results", key, write_results)
             rendered.append({"role": "user", "content": joined(content, [*parts])})
             results.clear()
             parts.clear()
@@ -154,23 +156,29 @@ def _rendered(
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.for_model.text))
             parts += message.other_parts
+            last_result = message
             continue
         flush()
         # Text parts become one text: not every chat template accepts a list.
         content: Any = message.content if message.other_parts else message.text
-        if calls := [*_calls(message)]:
+        if calls := [function for _, function in _calls(message)]:
             summaries |= _summaries(message, toolset)
         if message.role == "assistant" and write is not None:
-            content = write(message.text, [function for _, function in calls], toolset)
+            content = write(message.text, calls, toolset)
         elif message.role == "assistant" and calls:
-            source = "\n".join(write_call(function, toolset) for _, function in calls)
-            content = render("calls.jinja", text=message.text, source=source)
+            write_words = partial(_with_calls, message.text, calls, toolset)
+            content = message.memo("calls", toolset.digest, write_words)
         role = "system" if message.role == "developer" else message.role
         if role == "system" and not content:  # it adds tools that do not exist
             continue
         rendered.append({"role": role, "content": content})
     flush()
     return rendered
+
+
+def _with_calls(text: str, calls: Sequence[FunctionCall], toolset: Toolset) -> str:
+    source = "\n".join(write_call(function, toolset) for function in calls)
+    return render("calls.jinja", text=text, source=source)
 
 
 def _is_result(message: Message) -> bool:
@@ -188,9 +196,14 @@ def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
 
 def _summaries(message: Message, toolset: Toolset) -> dict[str, str]:
     """The summary of each call of a message, shown next to its result."""
-    calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
-    if not calls:
+    if not (message.tool_calls or message.function_call):
         return {}
+    make = partial(_summaries_of_calls, message, toolset)
+    return message.memo("summaries", toolset.digest, make)
+
+
+def _summaries_of_calls(message: Message, toolset: Toolset) -> dict[str, str]:
+    calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
     counts = Counter(text for _, text in calls)
     seen: Counter[str] = Counter()
     summaries: dict[str, str] = {}

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emulator.core import json_codec
-from emulator.core.events import new_id
+from emulator.core.events import ToolCall, new_id
 from emulator.reading import loose_json
 from emulator.reading.statements import Unreadable
 from emulator.reply.sent_names import SentNames
@@ -39,10 +39,10 @@ class CallFragments:
     id: str = ""
     name: str = ""
     arguments: str = ""
-    written: list[dict[str, Any]] = field(default_factory=list)
-    chunks: list[Chunk | None] = field(default_factory=list)
-    """The chunks of the fragments; None for a chunk that cannot pass unchanged."""
+    chunks: list[Chunk] = field(default_factory=list)
     faults: set[str] = field(default_factory=set)
+    is_plain: bool = True
+    """Whether clients can use the chunks unchanged: id, type and name once, then arguments."""
 
     @property
     def is_complete(self) -> bool:
@@ -50,42 +50,25 @@ class CallFragments:
         return isinstance(_parsed(self.arguments), dict)
 
     def add(self, piece: Mapping[str, Any], chunk: Chunk | None) -> None:
-        self.written.append(dict(piece))
-        self.chunks.append(chunk)
+        function = piece.get("function") or {}
+        name, arguments = function.get("name"), function.get("arguments")
+        is_first = not self.chunks
+        has_shape = bool(piece.get("id") and name) if is_first else {*function} == {"arguments"}
+        is_typed = not is_first or piece.get("type") == "function"
+        self.is_plain &= has_shape and is_typed and chunk is not None and isinstance(arguments, str)
+        self.chunks.append(chunk or {})
         self.id = self.id or piece.get("id") or ""
         if piece.get("index") != self.index:
             self.faults.add("index")
-        function = piece.get("function") or {}
-        name, arguments = function.get("name"), function.get("arguments")
-        if name:
-            if self.name:
-                self.faults.add("name")
-            if name != self.name:
-                self.name += name
+        if name and self.name:
+            self.faults.add("name")
+        if name and name != self.name:
+            self.name += name
         if isinstance(arguments, str):
             self.arguments += arguments
         elif arguments is not None:
             self.arguments += json_codec.dumps(arguments).decode()
             self.faults.add("arguments")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether clients can use the fragments unchanged: id, type and name once, then arguments."""
-        first, *others = self.written
-        function = first.get("function")
-        return (
-            first.get("type") == "function"
-            and bool(self.id)
-            and function is not None
-            and function.get("name") == self.name
-            and isinstance(function.get("arguments"), str)
-            and all(
-                isinstance(more := piece.get("function"), Mapping)
-                and set(more) == {"arguments"}
-                and isinstance(more["arguments"], str)
-                for piece in others
-            )
-        )
 
 
 class CallAssembler:
@@ -114,50 +97,35 @@ class CallAssembler:
         """The open call that ``piece`` continues."""
         if not self._open:
             return None
-        index, key, name = piece.get("index"), piece.get("id"), _name(piece)
+        index, key, name = (
+            piece.get("index"),
+            piece.get("id"),
+            (piece.get("function") or {}).get("name"),
+        )
         same = [call for call in self._open if call.index == index]
         same = [call for call in same if call.id == key] or same
         if index is not None and not same and (key or name):
             return None
         # Some servers count pieces instead of calls: one without id and name continues the last call.
         call = (same or self._open)[-1]
-        if key and call.id and key != call.id:
-            return None
+        is_other = key and call.id and key != call.id
         # Without an id, a name after complete arguments starts another call.
         starts = name and not (key and key == call.id) and call.is_complete
-        return None if starts else call
+        return None if is_other or starts else call
 
     def close(self) -> Iterator[CallFragments]:
         yield from self._open
         self._open = []
 
 
-def _name(piece: Mapping[str, Any]) -> Any:
-    return (piece.get("function") or {}).get("name")
+class UnusableCall(Exception):
+    """A call that cannot be repaired: ``written``, and its problems."""
 
-
-@dataclass(frozen=True)
-class ValidCall:
-    """A call that can be sent."""
-
-    id: str
-    name: str
-    arguments: dict[str, Any]
-    faults: frozenset[str]
-    """What was repaired; empty for an unchanged call."""
-    plain: bool
-    """Whether its fragments can pass unchanged."""
-
-
-@dataclass(frozen=True)
-class UnusableCall:
-    """A call that cannot be repaired, and its problems."""
-
-    written: str
-    problems: tuple[Problem, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(f"{self.written}: {problem}" for problem in self.problems)
+    def __init__(self, call: CallFragments, *problems: Problem | str) -> None:
+        arguments = f"({call.arguments[:400]})"
+        self.written = (call.name[:80] or "a call without a name") + arguments
+        shown = (p if isinstance(p, Problem) else Problem("", p) for p in problems)
+        super().__init__("\n".join(f"{self.written}: {problem}" for problem in shown))
 
 
 class CallChecker:
@@ -169,37 +137,37 @@ class CallChecker:
         self._names = names or SentNames()
         self._ids: set[str] = set()
 
-    def check(self, call: CallFragments) -> ValidCall | UnusableCall:
+    def check(self, call: CallFragments) -> tuple[ToolCall, set[str]]:
+        """The call to send, and what was repaired: nothing if its chunks can pass. Raises `UnusableCall`."""
         faults = set(call.faults)
         tools = self._toolset.tools
         tool = next((tool for tool in tools if self._names.of(tool.name) == call.name), None)
         if tool is None:
             faults.add("name")
             tool = self._toolset.find(_undoubled(call.name))
+        if tool is None:
+            offered = ", ".join(tool.name for tool in tools)[:600]
+            raise UnusableCall(call, f"unknown function; expected one of {offered}")
         arguments = _parsed(call.arguments)
         if not isinstance(arguments, dict):
             faults.add("arguments")
             arguments = _read_loosely(call.arguments)
-        shown = f"{call.name[:80] or 'a call without a name'}({call.arguments[:400]})"
-        if tool is None:
-            offered = ", ".join(tool.name for tool in self._toolset.tools)[:600]
-            message = f"unknown function; expected one of {offered}"
-            return UnusableCall(shown, (Problem("", message),))
         if not isinstance(arguments, dict):
-            return UnusableCall(shown, (Problem("", "the arguments are not a JSON object"),))
+            raise UnusableCall(call, "the arguments are not a JSON object")
         if not tool.validator.is_valid(arguments):
             faults.add("schema")
             try:
                 arguments = self._toolset.bind(tool.name, (), arguments)
             except BindError as error:
-                return UnusableCall(shown, tuple(error.problems))
+                raise UnusableCall(call, *error.problems) from error
+        if call.name != tool.name:
+            call.is_plain = False  # sent under another name
         key = call.id
         if not key or key in self._ids:
             faults.add("id")
             key = new_id("call_")
         self._ids.add(key)
-        plain = call.is_plain and not faults and call.name == tool.name
-        return ValidCall(key, tool.name, arguments, frozenset(faults), plain)
+        return ToolCall(key, tool.name, arguments), faults
 
 
 def _parsed(text: str) -> Any:
@@ -211,9 +179,7 @@ def _parsed(text: str) -> Any:
 
 def _read_loosely(text: str) -> Any:
     """Read arguments that are not a JSON object: empty, encoded twice, or loosely written."""
-    if not text.strip() or text.strip() == "null":
-        return {}
-    value: Any = text
+    value: Any = {} if text.strip() in ("", "null") else text
     for _ in range(3):
         if not isinstance(value, str):
             break
@@ -232,8 +198,5 @@ def _read_loosely(text: str) -> Any:
 
 def _undoubled(name: str) -> str:
     """The name that ``name`` repeats, or ``name``."""
-    for parts in range(2, 9):
-        size, rest = divmod(len(name), parts)
-        if size and not rest and name == name[:size] * parts:
-            return name[:size]
-    return name
+    sizes = (len(name) // parts for parts in range(2, 9))
+    return next((name[:n] for n in sizes if n and name == name[:n] * (len(name) // n)), name)

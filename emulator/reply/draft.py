@@ -134,6 +134,11 @@ class Draft:
         """Whether the rest of the reply decides about the last blocks (`settle`)."""
         return bool(self._unsettled)
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a block is not read to its end, or `is_unsettled`."""
+        return self._block is not None or self.is_unsettled
+
     def waits_with(self, dialect: str, raw: str) -> bool:
         """Return True if a block that begins like this may wait with the unsettled ones."""
         if any(block.cell is not None for block in self._unsettled):

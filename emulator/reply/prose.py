@@ -49,6 +49,9 @@ class Prose:
     no call follows, and an answer with a required format must be complete before it can be checked.
     """
 
+    shows_afterwords = False
+    """Whether words after a program are shown, too."""
+
     def __init__(self, stops: StopFilter, *, hold: bool, lead: str = "") -> None:
         """``lead`` separates buffered prose from what earlier turns have sent."""
         self._stops = stops
@@ -65,6 +68,11 @@ class Prose:
 
     def mark_sent(self, text: str) -> None:
         self._sent.append(text)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether words are buffered."""
+        return any(self._buffer)
 
     @property
     def stopped(self) -> bool:

@@ -90,9 +90,10 @@ class Quotations:
 
     def contains_block(self, text: str, statements: Sequence[Statement]) -> bool:
         """Return True if a block occurs in a message, and its calls are not all the model's own."""
+        if not self.contains(text):
+            return False
         calls = [call for one in statements for call in written_calls(one, self._toolset.names)]
-        own = all(call is not None and self._is_own(call) for call in calls)
-        return not own and self.contains(text)
+        return not all(call is not None and self._is_own(call) for call in calls)
 
     def begins_call(self, call: WrittenCall) -> bool:
         """Return True if a message has a call whose last argument begins like that of ``call``."""
@@ -130,8 +131,10 @@ class Quotations:
         return call.key in self._own or call.key in self._earlier_calls
 
     def _quotes(self, call: WrittenCall, *, unfinished: bool = False) -> bool:
-        if self._is_own(call):
-            return False
+        # Few calls occur in a message, and to read all earlier calls takes longer than to look.
+        return self._is_written(call, unfinished=unfinished) and not self._is_own(call)
+
+    def _is_written(self, call: WrittenCall, *, unfinished: bool) -> bool:
         tool = self._toolset.find(call.name)
         parameters = (
             [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []

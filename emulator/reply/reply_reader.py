@@ -33,9 +33,10 @@ MAX_AFTERWORD = 300
 """Characters of prose after a program that are read in search of another block."""
 # A model that writes the output of its program invents it: the rest of the reply is useless.
 _INVENTED_OUTPUT = re.compile(
-    r"\s*(?:[*#>`_\s]*)(?:output|results?|returns?|response)(?!\w|\Z)|\s*```(?!py|\Z)",
+    r"[*#>`_\s<]*(?:tool_|function_)?(?:output|results?|returns?|response)(?!\w|\Z)|\s*```(?!py|\Z)",
     re.IGNORECASE,
 )
+_PERHAPS_OUTPUT = re.compile(r"[*#>`_\s<]*\w{0,24}")
 # "NO", "No, I only quoted it."; a longer reply is for the client.
 _DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
 _RUN = re.compile(r"\W{0,8}run\W{0,8}", re.IGNORECASE)
@@ -78,6 +79,10 @@ class ReplyReader:
         )
         self._reasoning: list[str] = []
         self._afterword = ""
+        """The words after a program that are not shown, or not yet."""
+        self._shows_afterword = False
+        self._passed = 0
+        """The characters of the reply about which the splitter has decided."""
         self.has_words = follows_words
         """Whether there are words besides the blocks and the reasoning."""
         self._space = ""
@@ -98,6 +103,12 @@ class ReplyReader:
     def text(self) -> str:
         """The reply so far as the model wrote it, without reasoning from a separate field."""
         return "".join(self._pieces)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether some of the text so far may still be words or a call."""
+        in_splitter = self._passed < self.size
+        return in_splitter or self.draft.is_undecided or bool(self._held or self.prose.is_pending)
 
     def record(self) -> None:
         """Show the growing reply in the request's trace."""
@@ -123,7 +134,8 @@ class ReplyReader:
                 if not self.done:
                     yield from self._event(event, cut_off=cut_off)
             yield from self._settle(self._end)
-        if not (self._has_content or cut_off):
+            yield from self._end_afterword()
+        if not (self._has_content or cut_off or has_calls):
             yield from self._read_end_of_reasoning()
         if self._call_policy.required and not (cut_off or has_calls):
             yield from self.draft.read_object(self.prose.close())
@@ -212,6 +224,7 @@ class ReplyReader:
                 return
 
     def _event(self, event: Event, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
+        self._passed += len(event.raw)
         match event:
             case Reasoning(text):
                 yield from self._reason(text)
@@ -223,6 +236,7 @@ class ReplyReader:
                 self._has_content = True
                 if not self.draft.is_done:
                     in_a_row = not self._afterword.strip()
+                    yield from self._end_afterword()
                     start = self.draft.start_block(dialect, raw, in_a_row=in_a_row)
                     yield from self._parts(start)
             case BlockDelta(text, raw):
@@ -267,20 +281,42 @@ class ReplyReader:
         if self._held:
             self._held.append(text)
             return
-        if self.draft.has_code:
-            # A reply may end in endless white space: it does not count.
-            self._afterword = (self._afterword + text).lstrip()
-            words = self._afterword
-            longest = 0 if self.draft.expects_blocks else MAX_AFTERWORD
-            self.done = bool(len(words.strip()) > longest or _INVENTED_OUTPUT.match(words))
+        if self.draft.has_code and not self._shows_afterword:
+            yield from self._read_afterword(text)
             return
         if words := self.prose.feed(text):
             yield ContentDelta(words)
         self.done = self.prose.stopped
 
+    def _read_afterword(self, text: str) -> Iterator[AnswerEvent]:
+        """Words after a program. They are dropped, unless the reply is the upstream's own."""
+        words = self._afterword + text
+        # A reply may end in endless white space: it does not count.
+        space = words[: len(words) - len(words.lstrip())][-2:]
+        words = self._afterword = space + words.lstrip()
+        if _INVENTED_OUTPUT.match(words):
+            self.done = True
+        elif not self.prose.shows_afterwords:
+            longest = 0 if self.draft.expects_blocks else MAX_AFTERWORD
+            self.done = len(words.strip()) > longest
+        elif not _PERHAPS_OUTPUT.fullmatch(words):
+            yield from self._show_afterword()
+
+    def _show_afterword(self) -> Iterator[AnswerEvent]:
+        words, self._afterword = self._afterword, ""
+        self._shows_afterword = True
+        before = self.prose.sent[-1:]
+        yield from self._words(words if before.strip() else words.lstrip())
+
+    def _end_afterword(self) -> Iterator[AnswerEvent]:
+        """Another block starts, or the reply ends."""
+        if self.prose.shows_afterwords and self._afterword.strip() and not self.done:
+            yield from self._show_afterword()
+        self._shows_afterword = False
+
     def _not_code(self, raw: str) -> Iterator[AnswerEvent]:
         """A block that calls no offered tool is prose; after a program it is an invented result."""
-        if self.draft.has_code:
+        if self.draft.has_code and not self.prose.shows_afterwords:
             self.done = True
         else:
             yield from self._words(raw)

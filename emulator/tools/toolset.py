@@ -84,6 +84,12 @@ class Toolset:
         return Toolset(selected, tuple(model for model in self.models if model.name in used))
 
     @cached_property
+    def digest(self) -> bytes:
+        """Toolsets with equal digests write the calls of a history alike."""
+        tools = [[one.name, one.python_name, one.kind, one.parameters] for one in self.tools]
+        return hashlib.sha256(json_codec.dumps(tools)).digest()
+
+    @cached_property
     def index(self) -> ToolIndex:
         """Finds tools by words."""
         return ToolIndex(self.tools)

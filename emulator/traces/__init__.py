@@ -27,7 +27,6 @@ from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     RecordedBlock,
     RecordedCall,
-    RelayedCall,
     ResumedProgram,
     Trace,
     Turn,
@@ -47,7 +46,6 @@ __all__ = [
     "Archive",
     "RecordedBlock",
     "RecordedCall",
-    "RelayedCall",
     "ResumedProgram",
     "Span",
     "Trace",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from typing import Any
 
 from emulator.core.client_disconnect import has_disconnected
 from emulator.core.errors import EmulatorError
@@ -18,7 +17,7 @@ from emulator.core.events import (
     ToolCall,
     UpstreamAccepted,
 )
-from emulator.traces.trace import RelayedCall, Trace
+from emulator.traces.trace import Trace
 
 _MAX_STORED = 1000
 """Calls, or cells, of one trace."""
@@ -32,7 +31,7 @@ def record_answer(
         try:
             for event in events:
                 if isinstance(event, RelayedChunk):
-                    _record_chunk(trace, event.chunk)
+                    _record_chunk(trace, event)
                 else:
                     _record_event(trace, event)
                 yield event
@@ -75,21 +74,10 @@ def _record_call(trace: Trace, call: ToolCall) -> None:
         trace.calls.append(call)
 
 
-def _record_chunk(trace: Trace, chunk: dict[str, Any]) -> None:
+def _record_chunk(trace: Trace, event: RelayedChunk) -> None:
     if trace.first_output is None:
         trace.first_output = trace.now()
-    for choice in chunk.get("choices") or ():
-        if reason := choice.get("finish_reason"):
-            trace.finish_reason = reason
-        if (delta := choice.get("delta")) and "tool_calls" in delta:
-            for piece in delta["tool_calls"] or ():
-                if trace.first_call is None:
-                    trace.first_call = trace.now()
-                function = piece["function"]
-                if "name" in function:  # the first piece of a call; others may repeat its id
-                    trace.call_count += 1
-                    call = RelayedCall(piece["id"], function["name"])
-                    if len(trace.relayed_calls) < _MAX_STORED:
-                        trace.relayed_calls.append(call)
-                if trace.call_count <= _MAX_STORED:
-                    trace.relayed_calls[-1].pieces.append(function.get("arguments") or "")
+    for choice in event.chunk.get("choices") or ():
+        trace.finish_reason = choice.get("finish_reason") or trace.finish_reason
+    if event.call is not None:
+        _record_call(trace, event.call)

@@ -10,9 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from emulator.core import json_codec
-from emulator.core.events import ToolCall
 from emulator.core.front_paths import front_of
-from emulator.traces.trace import RelayedCall, State, Trace
+from emulator.traces.trace import State, Trace
 
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
@@ -72,8 +71,7 @@ class TraceSummary:
 
     @classmethod
     def of(cls, trace: Trace) -> TraceSummary:
-        turns = [*trace.turns]
-        calls: list[ToolCall | RelayedCall] = [*trace.calls, *trace.relayed_calls]
+        turns, calls = [*trace.turns], [*trace.calls]
         values: dict[str, Any] = {
             "turns": len(turns),
             "called": tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),

@@ -81,15 +81,6 @@ class RecordedCall:
 
 
 @dataclass(frozen=True)
-class RelayedCall:
-    """A call that the upstream made itself, with the pieces of its arguments."""
-
-    id: str
-    name: str
-    pieces: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class ResumedProgram:
     """A suspended program whose results came with this request."""
 
@@ -215,8 +206,7 @@ class Trace:
     resumed: ResumedProgram | None = None
     turns_saved: int = 0
     calls: list[ToolCall] = field(default_factory=list)
-    """The calls that were sent to the client, or for its approval, except an upstream's own."""
-    relayed_calls: list[RelayedCall] = field(default_factory=list)
+    """The calls that were sent to the client, or for its approval."""
     unapproved: list[str] = field(default_factory=list)
     """Names of the hosted tools whose calls were sent for the client's approval."""
     waits: bool = False
@@ -316,7 +306,7 @@ class Trace:
             elif self.error or self.status >= 400:
                 self.state = "failed"
             else:
-                self.state = "called" if self.calls or self.relayed_calls else "answered"
+                self.state = "called" if self.calls else "answered"
             self.seconds = self.now()
         return True
 

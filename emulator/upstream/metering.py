@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from emulator import traces
-from emulator.core import metrics
+from emulator.core import json_codec, metrics
 from emulator.core.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import Messages, PassedOnResponse, Received, UpstreamReply
@@ -75,7 +75,8 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     """An upstream may report anything."""
     usage = received.usage
     prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
-    turn.prompt_tokens = estimate_tokens(messages) if prompt is None else prompt
+    tools = turn.fields.get("tools") or ()
+    turn.prompt_tokens = estimate_tokens(messages, tools) if prompt is None else prompt
     written = tokens_of(received.characters)
     turn.completion_tokens = written if completion is None else completion
     # Some servers report usage with each chunk: before the end it is what they had counted so far.
@@ -96,10 +97,14 @@ def tokens_of(characters: int) -> int:
     return math.ceil(characters / _CHARS_PER_TOKEN)
 
 
-def estimate_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Estimate the length of a prompt."""
+def estimate_tokens(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+) -> int:
+    """Estimate the length of a prompt. The model reads calls and ``tools`` as JSON or something as long."""
     contents = (message.get("content") or "" for message in messages)
-    return tokens_of(sum(map(_characters, contents)))
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    texts = (json_codec.dumps(one.get("function") or one) for one in (*calls, *tools))
+    return tokens_of(sum(map(_characters, contents)) + sum(map(len, texts)))
 
 
 def _characters(content: Any) -> int:

@@ -21,7 +21,9 @@ class UsageCounter:
     together with the last chunk that was needed counts as well: the model generated it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """``tools`` are sent with each prompt, besides its messages."""
+        self.tools = tools
         self._turns = 0
         self._earlier_completions = 0
         self._earlier_prompts = 0
@@ -61,7 +63,7 @@ class UsageCounter:
 
     def _prompt_tokens(self, messages: Sequence[Mapping[str, Any]]) -> int:
         reported = self._reported.get("prompt_tokens")
-        return estimate_tokens(messages) if reported is None else int(reported)
+        return estimate_tokens(messages, self.tools) if reported is None else int(reported)
 
 
 def total_usage(usages: Sequence[Usage]) -> Usage:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from emulator.answering.native.turn import MarkupDraft, NativeTurn, VerbatimProse
+from emulator.answering.native.conversation import valid_conversation
+from emulator.answering.native.turn import NativeTurn, ShownFences, VerbatimProse
 from emulator.answering.turn_state import model_failed
 from emulator.conversation.answer_request import AnswerRequest
 from emulator.conversation.call_policy import SUPPORTED_TYPES, wire_names
@@ -13,12 +15,12 @@ from emulator.core import metrics
 from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.programs.sandbox_errors import translate_sandbox_errors
-from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
+from emulator.reading.reply_splitter import ReasoningStart
 from emulator.rendering.transcript import ModelMessage, render
 from emulator.reply.call_assembly import CallChecker
+from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
 from emulator.reply.program_runs import ProgramRuns
-from emulator.reply.prose import StopFilter
 from emulator.reply.quotations import Quotations
 from emulator.reply.recording import record_verdict
 from emulator.reply.reply_program import ReplyProgram
@@ -27,6 +29,7 @@ from emulator.reply.sent_names import SentNames
 from emulator.reply.verdicts import UnusableReply
 from emulator.tools.tool_items import for_other_servers
 from emulator.upstream.interface import MAX_REPLY_CHARS, Chunk
+from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.upstreams import AnswerUpstream
 from emulator.upstream.usage_counter import UsageCounter
 from sandbox.engine import fresh_seed
@@ -40,18 +43,26 @@ def may_be_native(request: AnswerRequest) -> bool:
     return plain and (request.chat.n or 1) == 1 and not request.chat.shows_programs
 
 
+def native_tokens(request: AnswerRequest) -> int:
+    """Estimate the tokens of the prompt."""
+    messages, fields = native_request(request, _sent_names(request))
+    return estimate_tokens(messages, fields.get("tools") or ())
+
+
+def _sent_names(request: AnswerRequest) -> SentNames:
+    return SentNames(name for tool in request.chat.tools or () for name in wire_names(tool))
+
+
 def native_request(
     request: AnswerRequest, names: SentNames
 ) -> tuple[list[ModelMessage], dict[str, Any]]:
-    """The client's messages and fields unchanged, without fields that the upstream rejects and with tools as
-    other servers know them."""
+    """The client's messages, as a `valid_conversation`, and its fields, without those that the upstream
+    rejects and with tools as other servers know them."""
     chat, profile = request.chat, request.profile
-    sent = chat.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)
-    withheld = profile.withholds(request.settings.drop_fields) | {
-        "messages",
-        "stream",
-        "max_tool_calls",
-    }
+    sent = chat.model_dump(
+        exclude={"messages"}, exclude_unset=True, exclude_none=True, by_alias=True
+    )
+    withheld = profile.withholds(request.settings.drop_fields) | {"stream", "max_tool_calls"}
     fields = {name: value for name, value in sent.items() if name not in withheld}
     if chat.tools is not None:  # hosted tools cannot run here
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
@@ -64,7 +75,7 @@ def native_request(
     messages = [
         names.in_message(message.for_model.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
-        for message in chat.messages
+        for message in valid_conversation(chat.messages)
     ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
@@ -72,7 +83,10 @@ def native_request(
 def native_answer(
     request: AnswerRequest, upstream: AnswerUpstream, programs: ProgramServer
 ) -> Iterator[UpstreamAccepted | RelayedChunk]:
-    """Yield the upstream's chunks and one with the usage. Raises `UpstreamFailed`, `ModelFailed`."""
+    """Yield the upstream's chunks and one with the usage.
+
+    Raises `PromptTooLong`, `UpstreamFailed`, `ModelFailed`.
+    """
     return _NativeAnswer(request, upstream, programs).events()
 
 
@@ -84,7 +98,7 @@ class _NativeAnswer:
     ) -> None:
         self._request = request
         self._upstream = upstream
-        names = SentNames(name for tool in request.chat.tools or () for name in wire_names(tool))
+        names = _sent_names(request)
         self._messages, self._fields = native_request(request, names)
         self._driver = Driver(
             programs,
@@ -93,7 +107,8 @@ class _NativeAnswer:
             one_at_a_time=request.call_policy.one_at_a_time,
         )
         self._checker = CallChecker(request.toolset, names)
-        self._usage_counter = UsageCounter()
+        self._tools = self._fields.get("tools") or ()
+        self._usage_counter = UsageCounter(self._tools)
         self._usage: dict[str, Any] | None = None
         self._id: dict[str, Any] = {}
         self._attempt = 0
@@ -102,10 +117,11 @@ class _NativeAnswer:
 
     def events(self) -> Iterator[UpstreamAccepted | RelayedChunk]:
         settings = self._request.settings
+        self._request.check_length(self._messages, self._tools)
         while True:
             reply = _reply(self._request, self._driver, self._attempt, has_words=self._has_words)
             turn = NativeTurn(reply, self._checker, self._request.call_policy)
-            yield from self._read(turn)
+            yield from self._read(turn, reply)
             too_long = turn.size > MAX_REPLY_CHARS
             verdict = turn.verdict
             record_verdict(verdict, turn.finish_reason)
@@ -120,9 +136,11 @@ class _NativeAnswer:
         if self._attempt:
             self._usage = self._usage_counter.usage(self._messages).json()
         if self._usage:
-            yield self._relay({"choices": [], "usage": self._usage})
+            yield self._relay(RelayedChunk({"choices": [], "usage": self._usage}))
 
-    def _read(self, turn: NativeTurn) -> Iterator[UpstreamAccepted | RelayedChunk]:
+    def _read(
+        self, turn: NativeTurn, reply: ReplyReader
+    ) -> Iterator[UpstreamAccepted | RelayedChunk]:
         """Read one reply, without its last chunk."""
         with (
             translate_sandbox_errors(),
@@ -130,8 +148,10 @@ class _NativeAnswer:
         ):
             self._usage_counter.start_turn(self._messages)
             metrics.MODEL_TURNS.inc()
-            turn.record()
-            yield UpstreamAccepted(headers=stream.headers)
+            reply.record()
+            yield UpstreamAccepted(
+                headers=stream.headers, messages=self._messages, tools=self._tools
+            )
             for chunk in stream:
                 self._usage_counter.count(chunk)
                 self._usage = chunk.pop("usage", None) or self._usage
@@ -142,25 +162,21 @@ class _NativeAnswer:
                     break
             yield from map(self._relay, turn.close())
 
-    def _relay(self, chunk: Chunk) -> RelayedChunk:
-        """All chunks of one answer have the same id, and the model's name from the request."""
+    def _relay(self, event: RelayedChunk) -> RelayedChunk:
+        """All chunks of one answer have the same id, and the model's name from the request. The first has the
+        role, whichever reply it is from, and no other has."""
+        chunk = event.chunk
         self._id = self._id or {n: chunk[n] for n in ("id", "created") if n in chunk}
         kind = {"object": "chat.completion.chunk", "model": self._request.chat.model}
-        if chunk["choices"]:
-            [choice] = chunk["choices"]
-            self._has_words = self._has_words or bool(choice["delta"].get("content"))
-            if ("role" in choice["delta"]) == self._has_role:
-                chunk = {
-                    **chunk,
-                    "choices": [{**choice, "delta": self._with_role(choice["delta"])}],
-                }
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            self._has_words |= bool(delta.get("content"))
+            if ("role" in delta) == self._has_role:
+                role = {} if self._has_role else {"role": "assistant"}
+                others = {name: value for name, value in delta.items() if name != "role"}
+                chunk = {**chunk, "choices": [{**choice, "delta": {**role, **others}}]}
             self._has_role = True
-        return RelayedChunk({**chunk, **self._id, **kind})
-
-    def _with_role(self, delta: dict[str, Any]) -> dict[str, Any]:
-        """The first delta of the answer has the role, whichever reply it is from, and no other has."""
-        others = {name: value for name, value in delta.items() if name != "role"}
-        return others if self._has_role else {"role": "assistant", **others}
+        return replace(event, chunk={**chunk, **self._id, **kind})
 
     def _is_acceptable(self, verdict: UnusableReply) -> bool:
         """Shown code is an answer."""
@@ -169,7 +185,7 @@ class _NativeAnswer:
 
 def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: bool) -> ReplyReader:
     quotations = Quotations(request.chat.messages, request.toolset, request.hosted)
-    draft = MarkupDraft(
+    draft = Draft(
         ReplyProgram(ProgramRuns(driver, seed=fresh_seed()), quotations),
         Judge(request.toolset, request.call_policy.required),
         quotations,
@@ -177,12 +193,11 @@ def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: b
         forced=request.forced_call,
     )
     prose = VerbatimProse(
-        StopFilter(None),
         hold=bool(attempt),
         lead="\n\n" if has_words else "",
         up_to_object=request.forced_call is not None,
     )
-    splitter = ReplySplitter(draft.names, ReasoningStart.OUTSIDE)
+    splitter = ShownFences(draft.names, ReasoningStart.OUTSIDE)
     return ReplyReader(draft, prose, request.call_policy, splitter)
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -26,7 +27,7 @@ from emulator.reply.call_assembly import (
     CallAssembler,
     CallChecker,
     CallFragments,
-    ValidCall,
+    UnusableCall,
 )
 from emulator.tools.toolset import Toolset
 from emulator.upstream.metering import tokens_of
@@ -81,6 +82,10 @@ class ToolProbe:
         finally:
             lock.release()
         return bool(known)
+
+    def remembered(self, route: Route) -> bool | None:
+        """As `calls_tools`, without asking; None if the model would be asked."""
+        return self._remembered(_key(route))
 
     def _remembered(self, key: str) -> bool | None:
         with self._lock:
@@ -151,8 +156,11 @@ def _calls_the_tool(upstream: AnswerUpstream, route: Route) -> bool:
             if tokens_of(stream.received.characters) > _MAX_TOKENS:
                 break
     calls += assembler.close()
-    checked = [checker.check(call) for call in calls]
-    valid = [(call.name, call.arguments) for call in checked if isinstance(call, ValidCall)]
+    valid = []
+    for fragments in calls:
+        with suppress(UnusableCall):
+            call, _ = checker.check(fragments)
+            valid.append((call.name, call.arguments))
     return task.judge(valid).arguments
 
 

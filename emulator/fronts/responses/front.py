@@ -245,8 +245,9 @@ class ResponseFront:
         history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
             history = self.conversations.get(client, request.conversation).items
-        before = items.parse(self.stored.with_outputs(client, history), "previous_response")
-        new = items.parse(self.stored.with_outputs(client, input_items))
+        parse = partial(items.parse, client=client, known=self.pipeline.known)
+        before = parse(self.stored.with_outputs(client, history), "previous_response")
+        new = parse(self.stored.with_outputs(client, input_items))
         if request.previous_response_id is not None:
             items.check_outputs(before, new)
         parsed_items = [*before, *new]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.events import new_id
+from emulator.core.known_values import KnownValues, SeenParts
 from emulator.core.protocol import validated
 from emulator.fronts.responses import hosted_items, tool_items
 from emulator.fronts.responses.item_types import (
@@ -46,9 +48,23 @@ _OTHERS: Mapping[str, str] = {
 }
 
 
-def parse(items: Sequence[Json], place: str = "input") -> list[Item]:
-    """Parse normalized items. Raises `BadRequest`, which names the place: ``input[2].content[0].type``."""
-    return [parsed for n, item in enumerate(items) for parsed in _parse(item, f"{place}[{n}]")]
+def parse(
+    items: Sequence[Json],
+    place: str = "input",
+    *,
+    client: str = "",
+    known: KnownValues | None = None,
+) -> list[Item]:
+    """Parse normalized items. Raises `BadRequest`, which names the place: ``input[2].content[0].type``. Items
+    that the ``client`` sent before are the same objects."""
+    parts = [*map(_without_label, items)]
+    seen = known.seen(client, "input", parts) if known is not None else SeenParts(parts)
+    parsed = [
+        item if isinstance(item, tuple) else tuple(_parse(item, f"{place}[{n}]"))
+        for n, item in enumerate(seen.parts)
+    ]
+    seen.keep(parsed)
+    return [*chain.from_iterable(parsed)]
 
 
 def normalize(value: Any, place: str = "input") -> list[Json]:
@@ -119,6 +135,15 @@ def _text(text: str, *, output: bool) -> Json:
     if output:
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "input_text", "text": text}
+
+
+_IDENTIFIED = ("code_interpreter_call", "item_reference")
+
+
+def _without_label(item: Json) -> Json:
+    """The item without an id that nothing reads: `normalize` may have made it for this request."""
+    is_label = item["type"] in ITEMS and item["type"] not in _IDENTIFIED
+    return {**item, "id": ""} if is_label and isinstance(item.get("id"), str) else item
 
 
 def _parse(item: Json, place: str) -> Iterator[Item]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from emulator.conversation.call_policy import SUPPORTED_TYPES
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
+from emulator.core.known_values import KnownValues
 from emulator.core.protocol import Lenient, read_object, validated
 from emulator.fronts.responses import items
 from emulator.fronts.responses.items import Json
@@ -106,10 +107,13 @@ class ResponseRequest(BaseModel):
     prompt_cache_options: dict[str, Any] | None = None
 
 
-def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
+def parse_request(
+    body: bytes, client: str = "", known: KnownValues | None = None, *, model: str | None = None
+) -> tuple[ResponseRequest, list[Json]]:
     """Parse a request body. Returns the request and its input as normalized items.
 
-    ``model`` is the default for a request without one. Raises `BadRequest`, which names the place.
+    Items that the ``client`` sent before are read once. ``model`` is the default for a request without one.
+    Raises `BadRequest`, which names the place.
     """
     value = read_object(body)
     if model is not None and value.get("model") is None:
@@ -132,7 +136,7 @@ def parse_request(body: bytes, *, model: str | None = None) -> tuple[ResponseReq
     for n, tool in enumerate(request.tools or ()):
         check_has_type(tool, f"tools[{n}]")
     input_items = items.normalize([] if request.input is None else request.input)
-    items.parse(input_items)
+    items.parse(input_items, client=client, known=known)
     return request, input_items
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
+from emulator.core.protocol import parse_conversation
 from emulator.fronts.anthropic.betas import ignored_betas
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.fronts.anthropic.front import answer, count_tokens
@@ -14,9 +15,10 @@ from emulator.fronts.anthropic.threads import Threads
 from emulator.settings.settings import Settings
 from emulator.upstream.sse import encode_json
 from emulator.web.routes.replies import (
-    body_as,
+    Model,
     client,
     json_reply,
+    parsed_body,
     plain_answer,
     streamed_answer,
 )
@@ -31,9 +33,12 @@ FRAMES = Frames(
 
 
 def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
+    def parsed(model: type[Model]) -> Model:
+        return parsed_body(lambda body: parse_conversation(body, model, client(), pipeline.known))
+
     @api.post("/messages")
     def create_message() -> Response:
-        message_request = body_as(MessagesRequest)
+        message_request = parsed(MessagesRequest)
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
             reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
@@ -45,7 +50,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
 
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
-        count_request = body_as(CountRequest)
+        count_request = parsed(CountRequest)
         return json_reply(
             {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}
         )

@@ -11,7 +11,7 @@ from emulator.core.errors import BadRequest, EmulatorError, MethodNotAllowed
 from emulator.fronts.responses.background import BackgroundResponses, BackgroundState
 from emulator.fronts.responses.front import ResponseFront, StreamEvents, last
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import CODE_OUTPUTS, parse_request
+from emulator.fronts.responses.request import CODE_OUTPUTS, ResponseRequest, parse_request
 from emulator.fronts.responses.response import visible
 from emulator.fronts.responses.stored import StoredResponse, StoredResponses
 from emulator.fronts.responses.writer import ResponseWriter
@@ -61,7 +61,7 @@ class _Routes:
     background: BackgroundResponses
 
     def create_response(self) -> Response:
-        response_request, input_items = parsed_body(parse_request)
+        response_request, input_items = self._parsed()
         answer = self.front.answer(client(), response_request, input_items, order())
         code_outputs = CODE_OUTPUTS in (response_request.include or ())
         if response_request.stream:
@@ -80,15 +80,19 @@ class _Routes:
 
         return plain_answer(answer.events, fold, answer.unsupported_tools)
 
+    def _parsed(self, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
+        known = self.front.pipeline.known
+        return parsed_body(lambda body: parse_request(body, client(), known, model=model))
+
     def open_websocket(self) -> Response:
         return answer_websocket(self.settings.max_body_bytes)
 
     def count_input_tokens(self) -> Response:
-        count_request, input_items = parsed_body(partial(parse_request, model="any"))
+        count_request, input_items = self._parsed(model="any")
         return json_reply(self.front.input_tokens(client(), count_request, input_items))
 
     def compact_response(self) -> Response:
-        compact_request, input_items = parsed_body(parse_request)
+        compact_request, input_items = self._parsed()
         return json_reply(self.front.compact(client(), compact_request, input_items))
 
     def retrieve_response(self, response_id: str) -> Response:
