@@ -357,6 +357,17 @@ def test_fields_that_only_the_proxy_reads_are_not_sent_to_other_servers(
     assert upstream.requests[0]["tools"] == [{"type": "function", "function": function}]
 
 
+def joined(deltas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbours with nothing but words as one: they may have arrived together."""
+    found: list[dict[str, Any]] = []
+    for delta in deltas:
+        if found and delta.keys() == found[-1].keys() == {"content"}:
+            found[-1] = {"content": found[-1]["content"] + delta["content"]}
+        else:
+            found.append(delta)
+    return found
+
+
 def test_a_right_reply_and_its_request_pass_untouched(
     native: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
@@ -394,7 +405,7 @@ def test_a_right_reply_and_its_request_pass_untouched(
     got = [json.loads(event) for event in events]
     assert got[0]["id"] == "c-7"
     assert {chunk["system_fingerprint"] for chunk in got} == {"fp"}
-    assert [chunk["choices"][0]["delta"] for chunk in got] == [*deltas, {}]
+    assert joined([chunk["choices"][0]["delta"] for chunk in got]) == joined([*deltas, {}])
     [sent] = upstream.requests
     assert {name: sent[name] for name in fields} == fields
     assert sent["messages"] == history
@@ -542,7 +553,7 @@ def test_auto_does_not_remember_an_inconclusive_probe(
     ]
 
 
-@pytest.mark.parametrize("deltas", [["x"] * 600, ["x" * 2000] * 20], ids=["chunks", "characters"])
+@pytest.mark.parametrize("deltas", [["word"] * 600, ["x" * 2000] * 20], ids=["chunks", "characters"])
 def test_a_probe_ends_where_the_model_writes_without_end(
     start_proxy: StartProxy, upstream: ScriptedUpstream, deltas: list[str]
 ) -> None:
