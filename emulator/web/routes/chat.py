@@ -21,7 +21,7 @@ from emulator.web.routes.replies import (
 def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
-        chat = parse_chat(read_body(settings), client(), pipeline.known)
+        chat = parse_chat(read_body(settings), client(), pipeline.part_cache)
         answer_request = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
         chunks = complete(pipeline, answer_request, f"{request.scheme}://{request.host}")
         if chat.stream:

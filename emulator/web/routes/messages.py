@@ -35,7 +35,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages")
     def create_message() -> Response:
         message_request = parse_conversation(
-            read_body(settings), MessagesRequest, client(), pipeline.known
+            read_body(settings), MessagesRequest, client(), pipeline.part_cache
         )
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
@@ -49,7 +49,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
         count_request = parse_conversation(
-            request.get_data(), CountRequest, client(), pipeline.known
+            request.get_data(), CountRequest, client(), pipeline.part_cache
         )
         return json_reply(
             {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}

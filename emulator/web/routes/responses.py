@@ -81,7 +81,7 @@ class _Routes:
         return plain_answer(answer.events, fold, answer.unsupported_tools)
 
     def _parsed(self, body: bytes, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
-        return parse_request(body, client(), self.front.pipeline.known, model=model)
+        return parse_request(body, client(), self.front.pipeline.part_cache, model=model)
 
     def open_websocket(self) -> Response:
         return answer_websocket(self.settings.max_body_bytes)
