@@ -15,7 +15,7 @@ from pydantic_core import PydanticUseDefault
 
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
-from emulator.core.known_values import KnownValues, Memos
+from emulator.core.part_cache import Memos, PartCache
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -281,24 +281,24 @@ class ChatCompletionRequest(Lenient):
 
 
 def parse_chat(
-    body: bytes, client: str = "", known: KnownValues | None = None
+    body: bytes, client: str = "", cache: PartCache | None = None
 ) -> ChatCompletionRequest:
     """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place. Messages that the
     ``client`` sent before are the same objects."""
-    return parse_conversation(body, ChatCompletionRequest, client, known, context=_CHAT_CLIENT)
+    return parse_conversation(body, ChatCompletionRequest, client, cache, context=_CHAT_CLIENT)
 
 
 def parse_conversation(
-    body: bytes, model: type[M], client: str, known: KnownValues | None, context: object = None
+    body: bytes, model: type[M], client: str, cache: PartCache | None, context: object = None
 ) -> M:
     """Parse a request that has a field ``messages``, as `parse_chat` does."""
     fields = read_object(body)
     messages = fields.get("messages")
-    if known is None or not isinstance(messages, list):
+    if cache is None or not isinstance(messages, list):
         return validated(model, fields, context=context)
-    seen = known.seen(client, model.__name__, messages)
-    request = validated(model, {**fields, "messages": seen.parts}, context=context)
-    seen.keep(request.messages)  # type: ignore[attr-defined]
+    lookup = cache.look_up(client, model.__name__, messages)
+    request = validated(model, {**fields, "messages": lookup.parts}, context=context)
+    lookup.keep(request.messages)  # type: ignore[attr-defined]
     return request
 
 

@@ -245,7 +245,7 @@ class ResponseFront:
         history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
             history = self.conversations.get(client, request.conversation).items
-        parse = partial(items.parse, client=client, known=self.pipeline.known)
+        parse = partial(items.parse, client=client, cache=self.pipeline.part_cache)
         before = parse(self.stored.with_outputs(client, history), "previous_response")
         new = parse(self.stored.with_outputs(client, input_items))
         if request.previous_response_id is not None:

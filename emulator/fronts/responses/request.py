@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from emulator.conversation.call_policy import SUPPORTED_TYPES
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
-from emulator.core.known_values import KnownValues
+from emulator.core.part_cache import PartCache
 from emulator.core.protocol import Lenient, read_object, validated
 from emulator.fronts.responses import items
 from emulator.fronts.responses.items import Json
@@ -108,7 +108,7 @@ class ResponseRequest(BaseModel):
 
 
 def parse_request(
-    body: bytes, client: str = "", known: KnownValues | None = None, *, model: str | None = None
+    body: bytes, client: str = "", cache: PartCache | None = None, *, model: str | None = None
 ) -> tuple[ResponseRequest, list[Json]]:
     """Parse a request body. Returns the request and its input as normalized items.
 
@@ -136,7 +136,7 @@ def parse_request(
     for n, tool in enumerate(request.tools or ()):
         check_has_type(tool, f"tools[{n}]")
     input_items = items.normalize([] if request.input is None else request.input)
-    items.parse(input_items, client=client, known=known)
+    items.parse(input_items, client=client, cache=cache)
     return request, input_items
 
 

@@ -22,7 +22,7 @@ from emulator.web.routes.replies import (
 def add_routes(api: Blueprint, pipeline: Pipeline, settings: Settings) -> None:
     @api.post("/chat/completions")
     def chat_completions() -> Response:
-        chat = parsed_body(lambda body: parse_chat(body, client(), pipeline.known))
+        chat = parsed_body(lambda body: parse_chat(body, client(), pipeline.part_cache))
         answer_request = pipeline.read(chat, client(), interpreter_by_default=True, order=order())
         this = current.get().request
         chunks = complete(pipeline, answer_request, this.host_url[:-1])

@@ -34,7 +34,9 @@ FRAMES = Frames(
 
 def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
     def parsed(model: type[Model]) -> Model:
-        return parsed_body(lambda body: parse_conversation(body, model, client(), pipeline.known))
+        return parsed_body(
+            lambda body: parse_conversation(body, model, client(), pipeline.part_cache)
+        )
 
     @api.post("/messages")
     def create_message() -> Response:

@@ -81,8 +81,8 @@ class _Routes:
         return plain_answer(answer.events, fold, answer.unsupported_tools)
 
     def _parsed(self, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
-        known = self.front.pipeline.known
-        return parsed_body(lambda body: parse_request(body, client(), known, model=model))
+        cache = self.front.pipeline.part_cache
+        return parsed_body(lambda body: parse_request(body, client(), cache, model=model))
 
     def open_websocket(self) -> Response:
         return answer_websocket(self.settings.max_body_bytes)
