@@ -162,6 +162,7 @@ _endless = partial(Tag, dialect="markup", endless=True)
 _tokens = partial(Tag, dialect="markup")
 
 TAGS: tuple[Tag, ...] = (
+    _element("functions"),
     _element("tool_code", "python", framed=True),
     _element("execute", "python", framed=True),
     _element("code", "python", framed=True),
