@@ -44,8 +44,8 @@ def relay(
     Raises `PromptTooLong`, or `UpstreamFailed`, before the first item or after any.
     """
     chat = request.chat
-    profile, settings = request.profile, request.settings
-    passed_on = chat.upstream_fields(profile.withholds(settings.drop_fields))
+    profile = request.profile
+    passed_on = request.upstream_fields.sent(chat.plain_fields())
     if request.finds_stop_string:
         passed_on.pop("stop", None)
     fields = profile.rename_fields(passed_on)

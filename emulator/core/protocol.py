@@ -7,7 +7,7 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
@@ -242,6 +242,10 @@ class ChatCompletionRequest(Lenient):
     """The tools of servers by label, as the history lists them: they are not listed again."""
     shows_programs: OfOtherFronts[bool] = False
     """The client sees programs, and says which tools they may call."""
+    unlisted: OfOtherFronts[dict[str, Any]] = {}
+    """The fields of the client's request that its front's table does not name."""
+    ignored: OfOtherFronts[tuple[str, ...]] = ()
+    """The fields and betas that have no effect, by the front's tables."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 
@@ -268,16 +272,12 @@ class ChatCompletionRequest(Lenient):
         """The same request with another history."""
         return self.model_copy(update={"messages": [*messages]})
 
-    def upstream_fields(self, withheld_fields: Collection[str] = ()) -> dict[str, Any]:
-        """The fields that the client sent and that go upstream unchanged."""
+    def plain_fields(self) -> dict[str, Any]:
+        """The fields that the client sent, without those that the proxy handles itself."""
         fields = self.model_dump(
             exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True
         )
-        return {
-            name: value
-            for name, value in fields.items()
-            if name not in EMULATED and name not in withheld_fields
-        }
+        return {name: value for name, value in fields.items() if name not in EMULATED}
 
 
 def parse_chat(

@@ -62,8 +62,7 @@ def native_request(
     sent = chat.model_dump(
         exclude={"messages"}, exclude_unset=True, exclude_none=True, by_alias=True
     )
-    withheld = profile.withholds(request.settings.drop_fields) | {"stream", "max_tool_calls"}
-    fields = {name: value for name, value in sent.items() if name not in withheld}
+    fields = request.upstream_fields.sent(sent, {"stream", "max_tool_calls"})
     if chat.tools is not None:  # hosted tools cannot run here
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
         tools = [*map(for_other_servers, supported)]

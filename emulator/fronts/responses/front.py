@@ -17,7 +17,7 @@ import structlog
 from emulator.answering import summary
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
-from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.conversation.answer_request import AnswerRequest, Omitted, PromptTooLong
 from emulator.core.errors import BadRequest, EmulatorError
 from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.fronts.responses import compaction, items
@@ -57,8 +57,8 @@ class ResponseStream:
     """Writes the events after a failure."""
     events: StreamEvents
     """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
-    unsupported_tools: tuple[str, ...]
-    """The types of hosted tools that were removed from the request."""
+    omitted: Omitted
+    """What of the request has no effect."""
     initial: Json
     """The response before its first item."""
     save: Callable[[Json], bool]
@@ -130,7 +130,7 @@ class ResponseFront:
         if request.conversation is not None:
             turn = self.conversations.turn(client, request.conversation, read.history)
             events = _within(turn, events)
-        return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
+        return ResponseStream(writer, events, answer_request.omitted, start, save)
 
     def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         return expand_relayed_chunks(request, self.pipeline.answer(request))

@@ -6,7 +6,6 @@ from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
 from emulator.core.protocol import parse_conversation
-from emulator.fronts.anthropic.betas import ignored_betas
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.fronts.anthropic.front import answer, count_tokens
 from emulator.fronts.anthropic.message import collect
@@ -43,11 +42,9 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
         message_request = parsed(MessagesRequest)
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
-            reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
+            reply = streamed_answer(message.events, settings, message.omitted, FRAMES)
         else:
-            reply = plain_answer(message.events, collect, message.unsupported_tools)
-        if ignored := ignored_betas(_betas()):
-            reply.headers["x-emulator-ignored-betas"] = ", ".join(ignored)
+            reply = plain_answer(message.events, collect, message.omitted)
         return reply
 
     @api.post("/messages/count_tokens")

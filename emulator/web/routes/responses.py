@@ -66,19 +66,19 @@ class _Routes:
         code_outputs = CODE_OUTPUTS in (response_request.include or ())
         if response_request.stream:
             frames = _frames(answer.writer, code_outputs=code_outputs)
-            return streamed_answer(answer.events, self.settings, answer.unsupported_tools, frames)
+            return streamed_answer(answer.events, self.settings, answer.omitted, frames)
         if response_request.background:
             if self.stored.database is None:
                 raise BadRequest(
                     "No response can be made in the background: this proxy has no database."
                 )
             queued = start_in_background(self.background, answer)
-            return with_answer_headers(json_reply(queued), None, answer.unsupported_tools)
+            return with_answer_headers(json_reply(queued), None, answer.omitted)
 
         def fold(events: StreamEvents) -> Json:
             return visible(last(events)["response"], code_outputs=code_outputs)
 
-        return plain_answer(answer.events, fold, answer.unsupported_tools)
+        return plain_answer(answer.events, fold, answer.omitted)
 
     def _parsed(self, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
         cache = self.front.pipeline.part_cache
