@@ -42,7 +42,7 @@ FIELDS: Table = {
     "user_profile_id": IGNORED,
     "workspace_id": IGNORED,
 }
-"""As of anthropic 2.14, `anthropic.types.beta.message_create_params`, and what older clients send."""
+"""As of anthropic 2.14, anthropic.types.beta.message_create_params, and what older clients send."""
 
 BETAS: Table = {
     **dict(
@@ -79,7 +79,7 @@ BETAS: Table = {
         )
     ),
 }
-"""As of anthropic 2.14, `anthropic.types.anthropic_beta_param`, and those that Claude Code sends besides. The
+"""As of anthropic 2.14, anthropic.types.anthropic_beta_param, and those that Claude Code sends besides. The
 same name with another date is another feature."""
 
 

@@ -44,4 +44,4 @@ FIELDS: Table = {
     "prompt_cache_retention": passed("prompt_cache_retention"),
     "moderation": refused("Moderation is not supported; remove moderation."),
 }
-"""As of openai 3.57, `openai.types.chat.completion_create_params`."""
+"""As of openai 3.57, openai.types.chat.completion_create_params."""

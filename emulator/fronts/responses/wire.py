@@ -41,4 +41,4 @@ FIELDS: Table = {
     "prompt": refused("Prompt templates are not supported; send input and instructions."),
     "moderation": refused("Moderation is not supported; remove moderation."),
 }
-"""As of openai 3.57, `openai.types.responses.response_create_params`; ``stream_id`` is of its WebSocket."""
+"""As of openai 3.57, openai.types.responses.response_create_params; ``stream_id`` is of its WebSocket."""
