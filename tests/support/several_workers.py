@@ -130,7 +130,7 @@ class TwoWorkers:
             yield
 
     def refusal(self, worker: int) -> str | None:
-        """The error code of a request for an answer: None if it passes the limits, and then has no question."""
+        """The error code of a request for an answer; None if it passes the limits (it asks nothing)."""
         with self.only(worker):
             status, _, answer = send(f"{self.url}/v1/chat/completions", {})
         assert status in (400, 429)
