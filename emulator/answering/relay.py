@@ -18,6 +18,7 @@ from emulator.core.events import (
     Finish,
     FinishReason,
     ReasoningDelta,
+    RefusalDelta,
     RelayedChunk,
     UpstreamAccepted,
     call_id,
@@ -133,7 +134,10 @@ def expand_relayed_chunks(
             delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            yield from words.feed(delta.get("content") or delta.get("refusal") or "")
+            yield from words.feed(delta.get("content") or "")
+            if refusal := delta.get("refusal"):
+                yield from words.end_part()
+                yield RefusalDelta(refusal)
             if reason := choice.get("finish_reason"):
                 finish_reason = "tool_calls" if calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.
