@@ -175,7 +175,9 @@ class NativeTurn:
                 yield from self._send([call])
         called = bool(self._sent_calls)
         yield from self._events(self._reply.close(cut_off=self._cut_off, has_calls=called))
-        yield from self._events(self._reply.show_doubtful())  # here nobody asks
+        verdict = self._reply.draft.verdict
+        if isinstance(verdict, UnusableReply) and verdict.kind == "asked":  # here nobody asks
+            yield from self._events(self._reply.show_rest())
         if called and self._call_policy.required and (words := self._reply.prose.close()):
             yield self._chunk({"content": words})
 
