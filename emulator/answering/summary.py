@@ -87,8 +87,3 @@ def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
             case Finish(usage=total):
                 usage = total
     return text, usage
-
-
-def introduced(summary: str) -> str:
-    """The summary as a later prompt shows it."""
-    return f"Summary of the conversation so far:\n\n{summary}"

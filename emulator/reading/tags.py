@@ -253,7 +253,7 @@ class Tags:
         if match is not None:
             return Tag(match.group(), "markup", (f"</{match['name']}>",))
         match = _SLIP.match(head) if names else None
-        if match is not None and names and names.closest_name(match["name"]):
+        if match is not None and names and names.find_near(match["name"]):
             return Tag(match.group(), "markup", (f"</{match['name']}>",), by_name=True)
         return None
 

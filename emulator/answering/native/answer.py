@@ -179,13 +179,13 @@ class _NativeAnswer:
 
     def _is_acceptable(self, verdict: UnusableReply) -> bool:
         """Shown code is an answer."""
-        return verdict.kind in ("quoted", "doubtful") and not self._request.call_policy.required
+        return verdict.kind == "asked" and not self._request.call_policy.required
 
 
 def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: bool) -> ReplyReader:
     quotations = Quotations(request.chat.messages, request.toolset, request.hosted)
     draft = Draft(
-        ReplyProgram(ProgramRuns(driver, seed=fresh_seed()), quotations),
+        ReplyProgram(ProgramRuns(driver, seed=fresh_seed())),
         Judge(request.toolset, request.call_policy.required),
         quotations,
         stream_calls="block",
