@@ -31,8 +31,6 @@ from emulator.tools.coercion import ResultText
 from sandbox.errors import SandboxDied, SandboxLimit, SandboxTimeout
 from sandbox.programs.server import ChildProcess
 
-MAX_OUTPUT = 100_000
-"""Characters that a program may print."""
 _NO_SYSTEM_CALLS = (
     "a program only computes and calls the offered functions: call one of them instead"
 )
@@ -128,7 +126,6 @@ class ProgramRun:
             "tools": sorted(self._rules.toolset.names),
             "preamble": self._rules.toolset.preamble,
             "seed": self._seed,
-            "output": MAX_OUTPUT,
         }
 
     def _record(self, record: CallRecord) -> dict[str, Any]:
@@ -223,6 +220,7 @@ def _call_request(message: Mapping[str, Any], unlooked: Sequence[int]) -> CallRe
         key=_text(message, "key")[:64],
         batch=_number(message.get("batch")),
         unlooked=unlooked,
+        passed=_positions(message.get("passed")),
         skips_output=message.get("skipped") is True,
     )
 
@@ -254,11 +252,11 @@ def _text(message: Mapping[str, Any], name: str) -> str:
 
 
 def _value(message: Mapping[str, Any]) -> str | None:
-    return None if message.get("value") is None else _text(message, "value")[:MAX_OUTPUT]
+    return None if message.get("value") is None else _text(message, "value")
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int):
+    if type(value) is not int:  # not a bool: a line is shown
         raise _Malformed
     return value
 
