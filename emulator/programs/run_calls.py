@@ -202,7 +202,9 @@ class RunCalls:
             if waits:
                 return False
             first, name = self._direct.first_result or (line, tool.python_name)
-            what = f"{name}(...) in line {first} has returned: you decide what to do with its result"
+            what = (
+                f"{name}(...) in line {first} has returned: you decide what to do with its result"
+            )
             raise self._ended(what, line)
         if waits and (self._direct.is_first(tool) or (acts and request.skips_output)):
             return False

@@ -93,7 +93,11 @@ def attribute(value: Any, name: str) -> Any:
         return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)
     if type(value) is re.Pattern:
-        return _made(found) if name in _MADE else _asked(found, getattr(value, _SEARCHES.get(name, name)))
+        return (
+            _made(found)
+            if name in _MADE
+            else _asked(found, getattr(value, _SEARCHES.get(name, name)))
+        )
     if type(value) is not str or name not in ("join", "format"):
         return found
     if name == "format":

@@ -143,6 +143,8 @@ def failure(value: Any, failed: Iterable[int], *, raises: bool = False) -> Any:
     marked = FailedText(value) if isinstance(value, str) else FailedDict(value)
     marked.failed, marked.raises = frozenset(failed), raises
     marked.text = getattr(value, "text", "")
+    # Keys that the program adds are no answers.
+    marked.sent = frozenset(value) if isinstance(value, dict) else ()
     return marked
 
 
@@ -205,7 +207,7 @@ def passed_failures(value: Any) -> Iterator[int]:
 _CARRIED = frozenset(
     """strip lstrip rstrip lower upper title capitalize casefold swapcase replace removeprefix removesuffix
     expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format
-    format_map join copy popitem __add__ __mul__ __rmul__ __mod__ __rmod__ __or__ __ror__ __repr__
+    format_map join copy popitem __add__ __mul__ __rmul__ __mod__ __rmod__ __repr__
     __format__""".split()
 )
 """Methods whose result is a failure, too."""
@@ -238,7 +240,7 @@ _QUESTIONS: dict[type, dict[str, tuple[Any, Callable[[Any], bool]]]] = {
     }
     | dict.fromkeys(
         ("__contains__", "__getitem__", "get", "pop", "setdefault"),
-        (lambda failed, key, *_: dict.__contains__(failed, key), bool),
+        (lambda failed, key, *_: dict.__contains__(failed, key) and key in failed.sent, bool),
     ),
 }
 """The methods that ask a failure for something: the question, and which of its answers are positive."""
@@ -250,12 +252,14 @@ def answers(question: Callable[[Any], Any], failed: Any, is_positive: Any = bool
 
 
 def _asking(method: Any, question: Any, is_positive: Callable[[Any], bool]) -> Any:
-    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = method(self, *args, **kwargs)
+    def ask(self: Any, *args: Any) -> Any:
         # Two failures that are equal say nothing, nor does a key that the program has from the failure.
         if failed_in(args):
-            return failure(answer, self.failed)
-        if answers(lambda value: question(value, *args), self, is_positive):
+            bare = (plain_text(one) if isinstance(one, FailedText) else one for one in args)
+            return failure(method(self, *bare), self.failed)
+        is_answered = answers(lambda value: question(value, *args), self, is_positive)
+        answer = method(self, *args)
+        if is_answered:
             seen(self)
         return answer
 
@@ -282,6 +286,7 @@ def _failed_type(base: type, **special: Any) -> Any:
         "failed": frozenset(),
         "raises": False,
         "text": "",
+        "sent": (),
         "like": base,
         "__hash__": base.__hash__,
         "__await__": _settle,
@@ -314,4 +319,6 @@ FailedDict: Any = _failed_type(
     keys=lambda self: [*self],
     values=lambda self: failure(list(dict.values(self)), self.failed),
     items=lambda self: failure(list(dict.items(self)), self.failed),
+    __or__=lambda self, other: dict(self.items()) | other,
+    __ror__=lambda self, other: other | dict(self.items()),
 )
