@@ -28,7 +28,7 @@ from emulator.programs.program import (
 )
 from emulator.programs.run_calls import CallRequest, RunCalls, RunRules
 from emulator.tools.coercion import ResultText
-from sandbox.errors import SandboxDied, SandboxLimit, SandboxTimeout
+from sandbox.errors import SandboxLimit, SandboxTimeout
 from sandbox.programs.server import ChildProcess
 
 _NO_SYSTEM_CALLS = (
@@ -81,7 +81,7 @@ class ProgramRun:
         """Run to the end of ``program``, or to where it needs a result. At a call of ``held_tools`` that is
         the only one without a result, the run waits in the state calling.
 
-        Raises `ProgramRejected`.
+        Raises `ProgramRejected`, SandboxDied.
         """
         calls, state = self._calls, self._state
         calls.program = program
@@ -101,8 +101,6 @@ class ProgramRun:
             raise calls.rejected(message, kind=ProgramTooSlow) from error
         except SandboxLimit as error:
             raise calls.rejected(f"the program used too much: {error.what}") from error
-        except SandboxDied as error:
-            raise calls.rejected("the program's process ended") from error
         except _Malformed as error:
             raise calls.rejected("the program sent what no program sends") from error
 

@@ -9,7 +9,8 @@ A call of the program takes one of these transitions:
 * **stopped**: it may not join them, so the run stops before it, and a later run makes it. So does a call that
   would end the program while others are pending;
 * **ended**: a call was refused, or the program has not looked at an earlier failure (law 3) and the call acts
-  or passes that failure on, or a tool that the model calls itself has returned (`direct_calls`), or a limit is reached.
+  or passes that failure on, or a tool that the model calls itself has returned (`direct_calls`), or a limit
+  is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
 acting call is sent after a failure that was not looked at. A program is not trusted: its claims about its
@@ -235,9 +236,11 @@ class RunCalls:
         if record.failure is Failure.REFUSED:
             return self._ended(f"the user rejected {what}", line)
         text = _cut(" ".join((record.result_text or "").split()))
-        hint = f"{unmade} was not made, nor any call after it: make them now if they are meant for this failure"
-        what = f"{what} failed, and the program had not checked its result: {text}"
-        return self.rejected(what, line, hint if unmade else None)
+        message = f"{what} failed, and the program had not checked its result: {text}"
+        if not unmade:
+            return self.rejected(message, line)
+        hint = f"{unmade} was not made, nor any later call; make them now if they are meant for this failure"
+        return self.rejected(message, line, hint)
 
     def _ended(self, reason: str, line: int) -> ProgramRejected:
         return self.rejected(f"{reason}. The program was ended here", line)

@@ -34,8 +34,8 @@ text of the failure. The call raises `ToolError`."""
 class ToolError(RuntimeError):
     """A call of an offered function failed; the message is what the client sent as its result.
 
-    A call of a cell raises it. A call of a program raises it where the program has a handler for it; elsewhere
-    the program gets the failure as a value, since it may look at its text.
+    A call of a cell raises it. A call of a program raises it where the program has a handler for it; without
+    one it returns the failure, which the program may look at.
     """
 
 
@@ -65,8 +65,8 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
     Dataclass, pydantic and namespace objects and instances of the program's own classes -> dict;
     Enum -> its value; date, datetime, time -> isoformat; tuple, set, range, dict views -> list;
     Decimal, UUID, Path -> str; numpy scalars and arrays -> their `tolist()`.
-    Raises TypeError, with the value's type and place, for everything else (bytes, functions, nan, ...) and for
-    nesting deeper than MAX_DEPTH.
+    Raises TypeError, which names the value's type and place, for everything else (bytes, functions, nan, ...)
+    and for nesting deeper than MAX_DEPTH.
     """
     if depth > MAX_DEPTH:
         raise TypeError(f"{where} is nested deeper than {MAX_DEPTH} levels")

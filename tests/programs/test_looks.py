@@ -67,7 +67,7 @@ CHECK_NOTHING: list[tuple[str, str]] = [
     (MISSING, RUN + 'import re\nif re.compile(r"\\s*").match(t):\n    act("b")'),
     (MISSING, RUN + 'import re\nlines = list(re.finditer("x-ray", t))\nact(str(len(lines)))'),
     (MISSING, RUN + 'import re\nwords = re.findall("[0-9]+", t)\nact(str(len(words)))'),
-    (MISSING, RUN + 'u = run("y")\nif t == u:\n    act("nothing has changed")'),
+    (MISSING, RUN + 'u = read_file("y")\nif t == u:\n    act("nothing has changed")'),
     (MISSING, RUN + 'if t == t:\n    act("b")'),
     (MISSING, RUN + 'if t in [t]:\n    act("b")'),
     (MISSING, RUN + 'if type(t) is str or type(t) == str:\n    act("b")'),
@@ -164,8 +164,8 @@ PASSED_ON: list[str] = [
 
 @dataclass
 class Played:
-    """What a program did after its first call failed: the arguments of its other calls, the model's turns, and
-    the last message that the model read."""
+    """What a program did after its first call failed: the arguments of its other calls, the model's turns,
+    and the last message that the model read."""
 
     calls: list[str]
     turns: int

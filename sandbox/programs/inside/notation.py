@@ -1,8 +1,8 @@
 """Results as values that remember how the tool wrote them.
 
 ``1.10`` is a number that prints as ``1.10``, equals ``"1.10"``, and that a string parameter gets as ``1.10``;
-otherwise it is a number: it has no length, no items and no methods of a text. An object or array prints as its
-text, and answers the methods of its text, so that ``r[0].upper()`` works on a text that happens to be JSON.
+it has no length, no items and no methods of a text. An object or array prints as its text, and answers the
+methods of its text, so that ``r[0].upper()`` works on a text that happens to be JSON.
 
 Only the value that the host made has a notation. What a program makes of its type (``type(x)(y)``, ``mean``),
 copies or pickles is of the base type.
@@ -123,7 +123,7 @@ def result(text: str, *, as_text: bool = False) -> Any:
         return text
     if type(value) not in _TYPES or value is text:
         return value
-    base = type(value)
+    base: Any = type(value)
     written = base.__new__(_TYPES[base], value)  # a call of the type makes a value of the base type
     base.__init__(written, value)
     written.text = text

@@ -281,6 +281,7 @@ def converted(conversion: Callable[[Any], Any], text: Any) -> Any:
 
 def _failed_type(base: type, **special: Any) -> Any:
     asking = {name: _asking(getattr(base, name), *row) for name, row in _QUESTIONS[base].items()}
+    bare: Any = str.__str__ if base is str else dict.copy
     carrying = {name: _carrying(getattr(base, name)) for name in _CARRIED if hasattr(base, name)}
     own = {
         "failed": frozenset(),
@@ -290,7 +291,7 @@ def _failed_type(base: type, **special: Any) -> Any:
         "like": base,
         "__hash__": base.__hash__,
         "__await__": _settle,
-        "__reduce_ex__": lambda self, _: (failure, (base(self), self.failed)),
+        "__reduce_ex__": lambda self, _: (failure, (bare(self), self.failed)),
     }
     return type(base.__name__, (base,), asking | carrying | own | special)
 

@@ -18,8 +18,8 @@ No pass asks where a value comes from.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import warnings
 from types import CodeType
@@ -148,7 +148,7 @@ def _is_pure(node: ast.AST) -> bool:
 
 
 class Compiler:
-    """Compiles the statements of one program, each alone. A ``from __future__ import`` is for all after it."""
+    """Compiles the statements of one program, each alone. A future import is for all after it."""
 
     def __init__(self) -> None:
         self.places = Places()
