@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from sandbox.engine import Limits
 from sandbox.errors import SandboxDied
 from sandbox.programs.server import ProgramServer
 from sandbox.programs.server_process import ServerProcess, serve_source
+from tests.support.processes import wait_until
 from tests.support.tools import function, strings
 
 TOOLSET = Toolset.parse([function("get", strings("key"))])
@@ -63,11 +65,17 @@ def driver(servers: Servers, programs: ProgramServer) -> Iterator[Driver]:
         yield Driver(server, TOOLSET, open_run=run)
 
 
-def test_a_program_continues_after_its_server_was_killed(driver: Driver, servers: Servers) -> None:
+def test_a_program_continues_after_its_process_and_the_server_were_killed(
+    driver: Driver, servers: Servers
+) -> None:
     """The model was told that its block could not be used, and wrote it again."""
     program = Program((Statement("import random\nx = random.random()", 1),))
     assert not driver.run(program, seed=7).stopped
-    os.kill(servers.started[0].pid, signal.SIGKILL)
+    server = servers.started[0].pid
+    children = Path(f"/proc/{server}/task/{server}/children")
+    os.kill(int(children.read_text()), signal.SIGKILL)
+    wait_until(lambda: not children.read_text())
+    os.kill(server, signal.SIGKILL)
     ended = driver.run(then(program, "print(x, get.__name__)"), seed=7)
     assert ended.output == driver.run(then(program, "print(x, 'get')"), seed=7).output
     assert len(servers.started) == 2
