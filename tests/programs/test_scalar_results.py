@@ -55,6 +55,7 @@ USES: list[tuple[str, Any]] = [
     (R + "note('v%s' % r)", "v1.10"),
     (R + "note('{} {x}'.format(r, x=r))", "1.10 1.10"),
     (R + "note(r)", "1.10"),
+    (R + "note(r.split('.')[1])", "10"),
     ("note(', '.join([get('v'), get('seven')]))", "1.10, 7"),
     ("note(', '.join(get(k) for k in ('e', 'big', 'minus')))", "1e5, 12345678901234567890.0, -0"),
     ("xs = [get(k) for k in ('v', 'seven')]\nnote(' '.join(f'{x}' for x in xs))", "1.10 7"),
@@ -144,11 +145,10 @@ USES: list[tuple[str, Any]] = [
      "any_type([isinstance(r, t) for t in (Iterable, Sized, Container)])", [False, False, False]),
     ("def flatten(x):\n    return [z for y in x for z in flatten(y)] if hasattr(x, '__iter__') else [x]\n"
      "any_type(flatten([get('seven'), [get('line')]]))", [7, 42]),
-    (R + "any_type([hasattr(r, n) for n in ('split', '__len__', '__getitem__')])", [False] * 3),
+    (R + "any_type([hasattr(r, n) for n in ('__len__', '__iter__', '__getitem__')])", [False] * 3),
     *((R + f"try:\n    x = {use}\nexcept Exception as e:\n    note(type(e).__name__)", error)
       for use, error in (("'a' + r", "TypeError"), ("r + 'a'", "TypeError"), ("len(r)", "TypeError"),
-                         ("r[0]", "TypeError"), ("list(r)", "TypeError"), ("'1' in r", "TypeError"),
-                         ("r.split('.')", "AttributeError"))),
+                         ("r[0]", "TypeError"), ("list(r)", "TypeError"), ("'1' in r", "TypeError"))),
     # Future imports
     ("from __future__ import annotations\ndef f(x: Missing) -> Missing:\n    return x\n"
      "note(f(get('text')))", "x"),
@@ -202,6 +202,7 @@ OPERATIONS: dict[str, Callable[[str, Any], Any]] = {
     "'<{}>'.format(r)": lambda text, _: f"<{text}>",
     "', '.join([r, 'x'])": lambda text, _: f"{text}, x",
     "str(r)": lambda text, _: text,
+    "r.split('.')": lambda text, _: text.split("."),
     "r == TEXT": lambda *_: True,
     "r in (TEXT, 'x')": lambda *_: True,
     "{TEXT: 1}[r]": lambda *_: 1,

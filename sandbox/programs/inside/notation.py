@@ -1,8 +1,9 @@
 """Results as values that remember how the tool wrote them.
 
-``1.10`` is a number that prints as ``1.10``, equals ``"1.10"``, and that a string parameter gets as ``1.10``;
-it has no length, no items and no methods of a text. An object or array prints as its text, and answers the
-methods of its text, so that ``r[0].upper()`` works on a text that happens to be JSON.
+``1.10`` is a number that prints as ``1.10``, equals ``"1.10"``, and that a string parameter gets as ``1.10``.
+An object or array prints as its text. All answer the methods of their text, so that ``run("wc -l").strip()``
+and ``r[0].upper()`` work on a text that happens to be JSON. But a number is no sequence: code that takes its
+arguments apart by their type (`flatten`) would find digits in it.
 
 Only the value that the host made has a notation. What a program makes of its type (``type(x)(y)``, ``mean``),
 copies or pickles is of the base type.
@@ -24,23 +25,24 @@ _WIDTH = re.compile(r"(.?[<>^])?[1-9][0-9]*")
 
 
 def _base_methods(base: Any) -> dict[str, Any]:
-    """Methods by which all that a program makes of a type, or copies, is of the base type."""
+    """What a program makes of the type, or copies, is of the base type."""
+
+    def find(self: Any, name: str) -> Any:
+        """A method of its text, for a value that a program treats as text."""
+        if name.startswith("_") or not hasattr(str, name):
+            raise AttributeError(f"{base.__name__!r} object has no attribute {name!r}")
+        return getattr(self.text, name)
+
     return {
         "like": base,
+        "__getattr__": find,
         "__new__": lambda cls, *args, **kwargs: base(*args, **kwargs),  # noqa: ARG005
         "__reduce_ex__": lambda self, protocol: (base, (base(self),)),  # noqa: ARG005
         "__hash__": base.__hash__,
     }
 
 
-def _text_methods(base: Any) -> dict[str, Any]:
-    """Methods of a value that lets it pass for its text where a program treats it so."""
-
-    def find(self: Any, name: str) -> Any:
-        if name.startswith("_") or not hasattr(str, name):
-            raise AttributeError(f"{base.__name__!r} object has no attribute {name!r}")
-        return getattr(self.text, name)
-
+def _text_operators(base: Any) -> dict[str, Any]:
     def added(self: Any, other: Any) -> Any:
         return self.text + other if isinstance(other, str) else base.__add__(self, other)
 
@@ -50,8 +52,7 @@ def _text_methods(base: Any) -> dict[str, Any]:
     def equals(self: Any, other: Any) -> Any:
         return self.text == other if isinstance(other, str) else base.__eq__(self, other)
 
-    methods = {"__getattr__": find, "__radd__": added_to, "__eq__": equals}
-    return methods | ({"__add__": added} if base is list else {})
+    return {"__radd__": added_to, "__eq__": equals} | ({"__add__": added} if base is list else {})
 
 
 def _number(base: Any) -> Any:
@@ -91,7 +92,7 @@ def _object(base: Any) -> Any:
         return base.__contains__(self, item) or (has_words and item in self.text)
 
     methods = {"__str__": written, "__getitem__": item, "__contains__": contains}
-    return type(base.__name__, (base,), _base_methods(base) | _text_methods(base) | methods)
+    return type(base.__name__, (base,), _base_methods(base) | _text_operators(base) | methods)
 
 
 def _is_plain(number: Any) -> bool:
