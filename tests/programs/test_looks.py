@@ -80,6 +80,8 @@ CHECK_NOTHING: list[tuple[str, str]] = [
     (ROW, RUN + 'act(", ".join(k for k in t.keys() if t[k]))'),
     (ROW, RUN + 'n = t.setdefault("n", 1) + t.pop("m", 1)\nact(str(n))'),
     (ROW, RUN + 't["n"] = t.get("n", 0) + 1\nact(str(t["n"]))'),
+    (ROW, RUN + 't["n"] = 1\nu = t.copy()\nact(str(u["n"]))'),
+    (ROW, RUN + 'import copy\nt["n"] = 1\nact(str(copy.deepcopy(t)["n"]))'),
     (ROW, RUN + 't.setdefault("n", 1)\nact(str(t["n"]))'),
     (ROW, RUN + 'd = t | {"n": 1}\nact(str(d["n"]))'),
     (ROW, RUN + 'import copy\nu = copy.deepcopy(t)\nif u:\n    act("b")'),

@@ -153,6 +153,10 @@ def plain_text(text: str) -> str:
     return str.__str__(text)
 
 
+def _plain_dict(value: Any) -> dict[Any, Any]:
+    return dict(dict.items(value))  # not by its own keys(), which carry the failure
+
+
 def seen(value: Any) -> Any:
     """`value`, which the program looks at."""
     arrived(value)
@@ -207,7 +211,7 @@ def passed_failures(value: Any) -> Iterator[int]:
 _CARRIED = frozenset(
     """strip lstrip rstrip lower upper title capitalize casefold swapcase replace removeprefix removesuffix
     expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format
-    format_map join copy popitem __add__ __mul__ __rmul__ __mod__ __rmod__ __repr__
+    format_map join popitem __add__ __mul__ __rmul__ __mod__ __rmod__ __repr__
     __format__""".split()
 )
 """Methods whose result is a failure, too."""
@@ -266,6 +270,12 @@ def _asking(method: Any, question: Any, is_positive: Callable[[Any], bool]) -> A
     return ask
 
 
+def _copied(value: Any, failed: Iterable[int], sent: Any) -> Any:
+    copy = failure(value, failed)
+    copy.sent = sent
+    return copy
+
+
 def _carrying(method: Any) -> Any:
     return lambda self, *args, **kwargs: failure(method(self, *args, **kwargs), self.failed)
 
@@ -281,7 +291,7 @@ def converted(conversion: Callable[[Any], Any], text: Any) -> Any:
 
 def _failed_type(base: type, **special: Any) -> Any:
     asking = {name: _asking(getattr(base, name), *row) for name, row in _QUESTIONS[base].items()}
-    bare: Any = str.__str__ if base is str else dict.copy
+    bare: Any = plain_text if base is str else _plain_dict
     carrying = {name: _carrying(getattr(base, name)) for name in _CARRIED if hasattr(base, name)}
     own = {
         "failed": frozenset(),
@@ -291,7 +301,7 @@ def _failed_type(base: type, **special: Any) -> Any:
         "like": base,
         "__hash__": base.__hash__,
         "__await__": _settle,
-        "__reduce_ex__": lambda self, _: (failure, (bare(self), self.failed)),
+        "__reduce_ex__": lambda self, _: (_copied, (bare(self), self.failed, self.sent)),
     }
     return type(base.__name__, (base,), asking | carrying | own | special)
 
@@ -317,6 +327,7 @@ FailedDict: Any = _failed_type(
     dict,
     __str__=_carrying(dict.__repr__),
     __iter__=_keys,
+    copy=lambda self: _copied(_plain_dict(self), self.failed, self.sent),
     keys=lambda self: [*self],
     values=lambda self: failure(list(dict.values(self)), self.failed),
     items=lambda self: failure(list(dict.items(self)), self.failed),

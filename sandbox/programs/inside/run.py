@@ -193,8 +193,9 @@ class Run:
         else:
             call = {"call": name, "args": passed[0], "kwargs": passed[1], "texts": texts}
             facts = {"key": key, "batch": batch, "line": line, "skipped": self._skipped}
-            passed_on = sorted({*passed_failures([args, kwargs])} - WATCH.looked)
-            self._send(**call, **facts, unlooked=self._unlooked(), passed=passed_on)
+            unlooked = self._unlooked()
+            passed_on = {*passed_failures([args, kwargs])} if unlooked else set()
+            self._send(**call, **facts, unlooked=unlooked, passed=sorted(passed_on & {*unlooked}))
             self._recorded[position : position + 1] = [channel.receive()]
         value = self._result(position, is_handled=bool(handler))
         if loop.in_task() and self._places.is_passed_on(frame, handler):
