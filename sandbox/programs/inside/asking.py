@@ -34,7 +34,8 @@ _SEARCHES = {"findall": "search", "finditer": "search"}
 """The question of a pattern's method, if it is another method."""
 PATTERN_METHODS = ("match", "search", "fullmatch", *_SEARCHES)
 _MADE = ("sub", "split")
-"""What a pattern makes of a failure is a failure."""
+_MAKES_TEXT = {(str, "format"), *((re.Pattern, name) for name in _MADE)}
+"""What these make of a failure is a failure."""
 
 
 class _Asking(type):
@@ -63,7 +64,7 @@ class Type(type, metaclass=_Asking):
 
 
 def _is_instance(value: Any, kind: Any) -> bool:
-    """A failure that is an exception, of ``gather(return_exceptions=True)``, is told by its type alone."""
+    """The type of a failure is an answer only if it is an exception: ``gather(return_exceptions=True)``."""
     answer = isinstance(arrived(value), kind)
     if answer and isinstance(value, ToolError):
         seen(value)
@@ -92,16 +93,12 @@ def attribute(value: Any, name: str) -> Any:
     if name == "get" and type(value) is dict:
         return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)
-    if type(value) is re.Pattern:
-        return (
-            _made(found)
-            if name in _MADE
-            else _asked(found, getattr(value, _SEARCHES.get(name, name)))
-        )
-    if type(value) is not str or name not in ("join", "format"):
-        return found
-    if name == "format":
+    if type(value) is re.Pattern and name in PATTERN_METHODS:
+        return _asked(found, getattr(value, _SEARCHES.get(name, name)))
+    if (type(value), name) in _MAKES_TEXT:
         return _made(found)
+    if type(value) is not str or name != "join":
+        return found
 
     def join(items: Any) -> Any:
         # A number is joined as its text: models join what a tool returned.
@@ -134,8 +131,9 @@ def _made(function: Any) -> Any:
 
 def install(on_caught: Callable[[BaseException], None]) -> None:
     """`on_caught` is called with each exception that ``contextlib.suppress`` suppresses."""
-    for name in PATTERN_METHODS:
-        setattr(re, name, _asked(getattr(re, name), getattr(re, _SEARCHES.get(name, name))))
+    patterns = {name: getattr(re, name) for name in PATTERN_METHODS}
+    for name, function in patterns.items():
+        setattr(re, name, _asked(function, patterns[_SEARCHES.get(name, name)]))
     for name in _MADE:
         setattr(re, name, _made(getattr(re, name)))
     for module, name in (
