@@ -3,7 +3,7 @@
 ``1.10`` is a number that prints as ``1.10``, equals ``"1.10"``, and that a string parameter gets as ``1.10``.
 An object or array prints as its text. All answer the methods of their text, so that ``run("wc -l").strip()``
 and ``r[0].upper()`` work on a text that happens to be JSON. But a number is no sequence: code that takes its
-arguments apart by their type (``flatten``) would find digits in it.
+arguments apart by their type (flatten) would find digits in it.
 
 Only the value that the host made has a notation. What a program makes of its type (``type(x)(y)``, ``mean``),
 copies or pickles is of the base type.
