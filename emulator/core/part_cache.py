@@ -35,12 +35,12 @@ class Memos:
 
     def __init__(self) -> None:
         self.slots: dict[str, tuple[Any, Any]] = {}
-        self.held = 0
+        self.total_bytes = 0
         """Bytes of memory."""
 
     def keep(self, name: str, key: object, result: Any) -> tuple[Any, Any]:
         self.slots[name] = slot = (key, result)
-        self.held = sum(map(held_bytes, [*self.slots.values()]))
+        self.total_bytes = sum(map(held_bytes, [*self.slots.values()]))
         return slot
 
 
@@ -61,7 +61,7 @@ class PartCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._tables: OrderedDict[str, OrderedDict[bytes, _Entry]] = OrderedDict()
-        self.held = 0
+        self.total_bytes = 0
         """Bytes of memory of all tables."""
 
     def look_up(self, client: str, kind: str, parts: Sequence[Any]) -> PartLookup:
@@ -86,9 +86,9 @@ class PartCache:
                 if entry is not None:
                     table.move_to_end(key)
                     found[key] = entry.part
-                    if entry.memos is not None and entry.memos.held != entry.memo_size:
-                        self.held += entry.memos.held - entry.memo_size
-                        entry.memo_size = entry.memos.held
+                    if entry.memos is not None and entry.memos.total_bytes != entry.memo_size:
+                        self.total_bytes += entry.memos.total_bytes - entry.memo_size
+                        entry.memo_size = entry.memos.total_bytes
             self._remove_oldest()
         return found
 
@@ -103,15 +103,15 @@ class PartCache:
             table = self._tables.setdefault(client, OrderedDict())
             self._tables.move_to_end(client)
             for key in entries.keys() - table.keys():
-                self.held += entries[key].size
+                self.total_bytes += entries[key].size
             table |= {key: table.get(key, entry) for key, entry in entries.items()}
             self._remove_oldest()
 
     def _remove_oldest(self) -> None:
-        while self.held > self._max_bytes:
+        while self.total_bytes > self._max_bytes:
             client, table = next((name, one) for name, one in self._tables.items() if one)
             _, entry = table.popitem(last=False)
-            self.held -= entry.size + entry.memo_size
+            self.total_bytes -= entry.size + entry.memo_size
             if not table:
                 del self._tables[client]
 

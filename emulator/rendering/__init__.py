@@ -3,7 +3,7 @@
     messages, toolset, what the model saw -> messages for the upstream
 
 `prompt` joins the parts. `transcript` writes calls as Python and results as user messages;
-`program_transcript` puts what the model saw of a program or a cell in place of the client's messages.
+`program_transcript` puts what the model saw of a program or a cell instead of the client's messages.
 `python_calls` writes one call. `custom_template` and `model_template` show the tools with the operator's
 or the model's own template. The texts are the templates of prompts/.
 

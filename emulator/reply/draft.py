@@ -88,7 +88,7 @@ class Draft:
         """The block that is being read."""
         self._unsettled: list[DraftBlock] = []
         """Blocks in a row about which the rest of the reply decides."""
-        self._asked: list[DraftBlock] = []
+        self._questioned_blocks: list[DraftBlock] = []
         """The blocks about which the model is asked."""
         self.withheld: list[DraftBlock] = []
         """The blocks that neither run nor are shown yet."""
@@ -170,8 +170,8 @@ class Draft:
             return UnusableReply("invalid", facts)
         if self.truncated_block:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
-        if self._asked and not self.has_code:
-            return self._ask_about(self._asked)
+        if self._questioned_blocks and not self.has_code:
+            return self._ask_about(self._questioned_blocks)
         if program.has_code:
             return UnusableReply("output", {"diagnostics": program.output})
         return None
@@ -260,7 +260,7 @@ class Draft:
         self._block = None
         if self.program.diagnostics:
             record_block(block.dialect, block.pieces, block.statements, block.error)
-            self._withhold(block, asked=False)
+            self._withhold(block, is_asked=False)
             return
         if self._cell is not None:
             # After calls a block is a part of their program: it waits for their results.
@@ -314,7 +314,7 @@ class Draft:
         cell.mark(block, code)
         if block.is_quoted and cell.is_started:  # the client has seen it
             yield from cell.abandon(has_code=False)
-            self._asked.append(block)
+            self._questioned_blocks.append(block)
         else:
             yield from self._settle_cell(cell, block)
         return True
@@ -366,7 +366,7 @@ class Draft:
             if not program.diagnostics and not (block.is_quoted and not program.calls):
                 program.append(block)
         if not program.calls:  # a call is quoted, the block is rejected, or it called nothing
-            self._withhold(block, asked=block.is_quoted)
+            self._withhold(block, is_asked=block.is_quoted)
         if program.has_open_call and not self.truncated_block:
             raise incomplete_call("it did not become a call")
 
@@ -376,7 +376,8 @@ class Draft:
 
     def run_asked(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked: it said that they should."""
-        blocks, self._asked, self.withheld, self._is_partial = self._asked, [], [], False
+        blocks, self._questioned_blocks = self._questioned_blocks, []
+        self.withheld, self._is_partial = [], False
         self.program.allow_all_calls()
         for block in blocks:
             block.confirm()
@@ -403,7 +404,7 @@ class Draft:
         self._reader.add(block, [statement])
         record_block(block.dialect, block.pieces, [statement], quoted=block.is_quoted)
         if block.is_quoted:
-            self._withhold(block, asked=True)
+            self._withhold(block, is_asked=True)
             return
         yield from self._run(block)
         if not self.program.diagnostics:
@@ -442,17 +443,17 @@ class Draft:
         self._judge.has_asked = True
         if place is Place.ALONE or block.is_marked:
             record_shown(decision.row)
-            self._withhold(block, asked=True)
+            self._withhold(block, is_asked=True)
         else:
-            self._asked.append(block)
+            self._questioned_blocks.append(block)
             yield from self._show(block, decision)
 
-    def _withhold(self, block: DraftBlock, *, asked: bool) -> None:
+    def _withhold(self, block: DraftBlock, *, is_asked: bool) -> None:
         """Show a block only if no better reply comes."""
         self._judge.remember_shown(block)
         self.withheld.append(block)
-        if asked:
-            self._asked.append(block)
+        if is_asked:
+            self._questioned_blocks.append(block)
 
     def faults(self, block: DraftBlock) -> list[Diagnostic]:
         """What keeps a block from running, as far as it can be seen without running it."""

@@ -124,7 +124,7 @@ class DraftBlock:
 
     @property
     def is_marked(self) -> bool:
-        """Whether it says that it runs: by the label, or in a model's own call syntax outside a fence."""
+        """Whether the model marked it: by the label, or in its own call syntax outside a fence."""
         if self.label is not None or self.is_labelled or isinstance(self.error, NoCall):
             return self.is_labelled
         if self.pieces[0].strip():  # a tag around Python

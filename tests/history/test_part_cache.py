@@ -213,7 +213,7 @@ def test_the_tables_are_bounded_by_what_they_hold() -> None:
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert limit / 2 < cache.held <= limit
+    assert limit / 2 < cache.total_bytes <= limit
     assert held < 1.25 * limit
 
 
@@ -225,13 +225,13 @@ def test_the_least_recently_used_client_leaves_first() -> None:
         parse_chat(long_chat(*(f"{n} {text}" for text in texts)), f"client {n}", cache)
         again = parse_chat(long_chat(*texts), "often", cache).messages
         assert all(one is other for one, other in zip(kept, again, strict=True))
-    assert 128 * 1024 < cache.held <= 256 * 1024
+    assert 128 * 1024 < cache.total_bytes <= 256 * 1024
 
 
 def test_a_memo_is_made_again_for_another_key_only() -> None:
     message = Message(role="user", content="x")
     assert [message.memo("name", 1, lambda n=n: n) for n in (1, 2)] == [1, 2]  # type: ignore[misc]
-    assert message.memos.held == 0  # from now on
+    assert message.memos.total_bytes == 0  # from now on
     made = [message.memo("name", key, lambda key=key: [key]) for key in (1, 1, 2, 1)]  # type: ignore[misc]
     assert made == [[1], [1], [2], [1]]
     assert made[0] is made[1]

@@ -43,19 +43,19 @@ class BodyBudget:
 
     def __init__(self, size: int) -> None:
         self._lock = threading.Lock()
-        self._left = size
+        self._free_bytes = size
 
     def take(self, size: int) -> None:
         """Raises `Overloaded` if less is left."""
         with self._lock:
-            if size <= self._left:
-                self._left -= size
+            if size <= self._free_bytes:
+                self._free_bytes -= size
                 return
         raise overloaded("body bytes")
 
     def give(self, size: int) -> None:
         with self._lock:
-            self._left += size
+            self._free_bytes += size
 
 
 def overloaded(what: str) -> Overloaded:

@@ -94,9 +94,9 @@ def attribute(value: Any, name: str) -> Any:
         return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)
     if type(value) is re.Pattern and name in PATTERN_METHODS:
-        return _asked(found, getattr(value, _SEARCHES.get(name, name)))
+        return _as_look(found, getattr(value, _SEARCHES.get(name, name)))
     if (type(value), name) in _MAKES_TEXT:
-        return _made(found)
+        return _carrying(found)
     if type(value) is not str or name != "join":
         return found
 
@@ -111,31 +111,31 @@ def attribute(value: Any, name: str) -> Any:
 def percent(text: Any, values: Any) -> Any:
     """``text % values``."""
     parts = values.values() if isinstance(values, dict) else values
-    made = text % values
-    return _carried(made, parts if isinstance(values, tuple | dict) else [values])
+    result = text % values
+    return _carried(result, parts if isinstance(values, tuple | dict) else [values])
 
 
-def _carried(made: Any, parts: Iterable[Any]) -> Any:
+def _carried(result: Any, parts: Iterable[Any]) -> Any:
     """What is made of `parts` is a failure if one of them is."""
     failed = failed_in(parts)
-    return failure(made, failed) if failed else made
+    return failure(result, failed) if failed else result
 
 
-def _made(function: Any) -> Any:
+def _carrying(function: Any) -> Any:
     @functools.wraps(function)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return _carried(function(*args, **kwargs), (*args, *kwargs.values()))
 
-    return made
+    return call
 
 
 def install(on_caught: Callable[[BaseException], None]) -> None:
     """`on_caught` is called with each exception that ``contextlib.suppress`` suppresses."""
     patterns = {name: getattr(re, name) for name in PATTERN_METHODS}
     for name, function in patterns.items():
-        setattr(re, name, _asked(function, patterns[_SEARCHES.get(name, name)]))
+        setattr(re, name, _as_look(function, patterns[_SEARCHES.get(name, name)]))
     for name in _MADE:
-        setattr(re, name, _made(getattr(re, name)))
+        setattr(re, name, _carrying(getattr(re, name)))
     for module, name in (
         (builtins, "callable"),
         (builtins, "id"),
@@ -156,7 +156,7 @@ def install(on_caught: Callable[[BaseException], None]) -> None:
     suppress.__exit__ = leave_noted
 
 
-def _asked(function: Any, question: Any) -> Any:
+def _as_look(function: Any, question: Any) -> Any:
     """A pattern's method: a match is a look, unless the pattern matches every text."""
 
     @functools.wraps(function)
@@ -164,13 +164,13 @@ def _asked(function: Any, question: Any) -> Any:
         values = (*map(arrived, args), *map(arrived, kwargs.values()))
         for failed in filter(is_failed, values):
 
-            def asked(value: Any, failed: Any = failed) -> Any:
+            def answer_to(value: Any, failed: Any = failed) -> Any:
                 return question(
                     *(value if one is failed else one for one in args),
                     **{key: value if one is failed else one for key, one in kwargs.items()},
                 )
 
-            if answers(asked, failed):
+            if answers(answer_to, failed):
                 seen(failed)
         return function(*args, **kwargs)
 
