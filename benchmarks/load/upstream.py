@@ -24,20 +24,20 @@ from typing import Any
 import orjson
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
-CALL = 'Let me look.\n\n```python\nget_weather(city="Oslo")\n```\n'
+CALL = 'Let me look.\n\n```tool_code\nget_weather(city="Oslo")\n```\n'
 
 
 def calls(count: int) -> str:
     """A program in which each call needs the result of the one before it."""
     lines = ["r0 = get_weather(city='Oslo')"]
     lines += [f"r{n} = get_weather(city=r{n - 1}['next'])" for n in range(1, count)]
-    return "```python\n" + "\n".join(lines) + f"\nprint(r{count - 1}['next'])\n```\n"
+    return "```tool_code\n" + "\n".join(lines) + f"\nprint(r{count - 1}['next'])\n```\n"
 
 
 def pure(count: int) -> str:
     """A program of many lines with one call at its end."""
     lines = [f"x{n} = {n} * 2 + {n and f'x{n - 1}'}" for n in range(count)]
-    return "```python\n" + "\n".join(lines) + '\nget_weather(city="Oslo")\n```\n'
+    return "```tool_code\n" + "\n".join(lines) + '\nget_weather(city="Oslo")\n```\n'
 
 
 @lru_cache(maxsize=64)
