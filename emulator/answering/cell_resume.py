@@ -68,7 +68,8 @@ def resume_cell(
     cell = PREFIX + waiting.key
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)
-    refused = [key for key, failure in failures.items() if failure is Failure.REFUSED]
+    final = (Failure.REFUSED, Failure.UNKNOWN)
+    refused = [key for key, failure in failures.items() if failure in final]
     missing = [key for key in waiting.calls if key not in results]
     if missing:
         if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:

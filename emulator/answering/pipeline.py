@@ -49,7 +49,7 @@ from emulator.core.events import (
 )
 from emulator.core.known_values import KnownValues
 from emulator.core.protocol import ChatCompletionRequest
-from emulator.database import Documents
+from emulator.database import Documents, Journal
 from emulator.history import History, recall
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
@@ -99,6 +99,8 @@ class Pipeline:
     """Finds the tools that the proxy runs itself."""
     approvals: Approvals | None = None
     """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
+    journal: Journal | None = None
+    """The acts of hosted calls; without it a repeated request makes them again."""
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
@@ -214,7 +216,8 @@ class Pipeline:
             return self._with_fallbacks(request, until)
         open_run = OpenRun(frozenset(tool.function_name for tool in request.hosted.tools))
         answer = partial(self._with_fallbacks, until=until, open_run=open_run)
-        return HostedCalls(request, self.approvals, answer, until, open_run.close).events()
+        calls = HostedCalls(request, self.approvals, self.journal, answer, until, open_run.close)
+        return calls.events()
 
     def _with_fallbacks(
         self, request: AnswerRequest, until: float, open_run: OpenRun | None = None

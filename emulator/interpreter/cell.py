@@ -79,7 +79,8 @@ class RunningCell:
     """The ids of all calls that it has made."""
     waiting: CellWaiting | None = None
     refused: str = ""
-    """The name of the function whose call the user refused; after that the cell makes no calls."""
+    """The name of the function whose call the user refused, or whose outcome is unknown; after that the cell
+    makes no calls."""
 
     @property
     def id(self) -> str:
@@ -110,7 +111,7 @@ class RunningCell:
                 return CellEnded("completed", step.text, step.value)
             if self.refused:
                 steps = notebook.refuse(
-                    f"{step.name}() was not called: the user rejected {self.refused}()"
+                    f"{step.name}() was not called: {self.refused}() was rejected, or its outcome is unknown"
                 )
                 continue
             try:

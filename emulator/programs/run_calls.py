@@ -8,7 +8,7 @@ A call of the program takes one of these transitions:
   result;
 * **stopped**: it may not join them, so the run stops before it, and a later run makes it. So does a call that
   would end the program while others are pending;
-* **ended**: a call was refused, or the call acts and the program has not looked at an earlier failure
+* **ended**: a call was refused, or nobody knows whether it was made, or the call acts and the program has not looked at an earlier failure
   (law 3), or a tool that the model calls itself has returned (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
@@ -121,6 +121,7 @@ class RunCalls:
 
     def answer(self, request: CallRequest) -> CallRecord | None:
         """The record of the program's next call; None if the run stops there."""
+        self.end_if_unknown()
         tool, arguments = self._bind(request)
         call = Call(tool.name, arguments, tool.kind, request.key)
         position = len(self.sites)
@@ -145,7 +146,15 @@ class RunCalls:
         calls, sites = tuple(self.new), tuple(self.sites)
         if self.has_pending:
             return Outcome(calls, stopped=stopped, pending=True, call_sites=sites)
+        self.end_if_unknown()
         return Outcome(calls, stopped=stopped, stdout=stdout, value=value, call_sites=sites)
+
+    def end_if_unknown(self) -> None:
+        """End a program with an act whose outcome is unknown, once no other result is missing."""
+        if not self.has_pending:
+            for place, (line, _) in enumerate(self.sites):
+                if self.recorded[place].failure is Failure.UNKNOWN:
+                    raise self._ended(self._unknown(place), line)
 
     def end_if_failed(self, unlooked: Sequence[int]) -> None:
         """End a program that waits for results after a failure: its acting calls are not sent again."""
@@ -212,17 +221,23 @@ class RunCalls:
             self._pending.add(tool, record.call.arguments, batch)
 
     def _failure_reason(self, unlooked: Sequence[int]) -> str:
-        """Why no further call is made: the first refusal, or the first failure among ``unlooked``; "" if
-        there is none."""
+        """Why no further call is made: the first refusal or unknown outcome, or the first failure among
+        ``unlooked``; "" if there is none."""
         records = list(enumerate(self.recorded[: len(self.sites)]))
         for place, record in records:
             if record.failure is Failure.REFUSED:
                 return f"the user rejected {self._described(place)}"
+            if record.failure is Failure.UNKNOWN:
+                return self._unknown(place)
         for place, record in records:
             if record.failure is not None and place in unlooked:
                 name = self._described(place)
                 return f"{name} failed, and the program had not checked its result"
         return ""
+
+    def _unknown(self, place: int) -> str:
+        name = self._described(place)
+        return f"{name} may have been made; its result is unknown. Do not make it again unasked"
 
     def _described(self, place: int) -> str:
         line, name = self.sites[place]

@@ -22,7 +22,7 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.core.client_keys import ClientKeys
 from emulator.core.errors import StorageFailed
-from emulator.database import Database, DatabaseFailed, Leases, open_database
+from emulator.database import Database, DatabaseFailed, Journal, Leases, open_database
 from emulator.database.counters import Counters
 from emulator.database.sqlite import MEMORY, SQLite
 from emulator.fronts.anthropic.threads import Threads, open_threads
@@ -167,12 +167,14 @@ def open_services(
         history = None
         if database is not None:
             history = history_documents(database, settings.store_seconds)
+        journal = None if database is None else Journal(database, leases, settings.store_seconds)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,
             programs=programs,
             store=history if settings.programs == "on" else None,
             hosted=hosted,
+            journal=journal,
             approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,

@@ -553,7 +553,9 @@ def test_auto_does_not_remember_an_inconclusive_probe(
     ]
 
 
-@pytest.mark.parametrize("deltas", [["word"] * 600, ["x" * 2000] * 20], ids=["chunks", "characters"])
+@pytest.mark.parametrize(
+    "deltas", [["word"] * 600, ["x" * 2000] * 20], ids=["chunks", "characters"]
+)
 def test_a_probe_ends_where_the_model_writes_without_end(
     start_proxy: StartProxy, upstream: ScriptedUpstream, deltas: list[str]
 ) -> None:
