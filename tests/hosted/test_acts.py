@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from emulator.hosted.hosted_tool import HostedResult
 from tests.support import mcp_faults
+from tests.support.hosted import SERVER, HostedFunctions
 from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import connect, post_bytes, send
 from tests.support.scripted import ScriptedUpstream
 from tests.support.three_apis import APIS, PATHS, Api
-from tests.support.tools import strings
+from tests.support.tools import function, strings
 
 Json = dict[str, Any]
 PROGRAM = """```tool_code
@@ -28,7 +31,6 @@ b = get(x=p)
 print(b)
 ```"""
 QUESTION: Json = {"role": "user", "content": "Pay my bill."}
-ALONE: Json = {"type": "mcp", "server_label": "bank"}
 
 
 def get_tool(api: Api) -> Json:
@@ -182,13 +184,13 @@ def test_an_act_keeps_its_clients_place_until_it_ends(
     log = tmp_path / "log"
     settings: Json = {"mcp": {"bank": {**mcp_faults.stdio(log), "always": True}}}
     url, _ = start_app(**settings, client_open_requests=2)
-    upstream.reply(*["```tool_code\npay(id='1')\n```"] * 6)
+    upstream.reply("Hello.", *["```tool_code\npay(id='1')\n```"] * 12)
     body = {"model": "m", "messages": [QUESTION]}
+    send(url + PATHS["chat"], body)  # now the tools are listed
     running = most = 0
-    for n in range(6):
+    for _ in range(12):
         with connect(url, post_bytes(PATHS["chat"], body)):
-            threading.Event().wait(0.3)
-        wait_until(lambda: log.exists())
+            threading.Event().wait(0.1)
         lines = log.read_text().splitlines()
         running = sum(line.startswith("pay {") for line in lines) - lines.count("pay has ended")
         most = max(most, running)
@@ -197,14 +199,12 @@ def test_an_act_keeps_its_clients_place_until_it_ends(
 
 @pytest.fixture
 def killed(upstream: ScriptedUpstream, database: str, tmp_path: Path) -> Iterator[Any]:
-    log, config = tmp_path / "log", tmp_path / "emulator.toml"
+    """The bank's log, and what starts a proxy of its own process."""
+    log = tmp_path / "log"
     server = mcp_faults.stdio(log)
-    variables = ", ".join(f'{name} = "{value}"' for name, value in server["env"].items())
-    config.write_text(
-        f'[mcp.bank]\ncommand = "{server["command"]}"\nargs = {json.dumps(server["args"])}\n'
-        f"env = {{ {variables} }}\nalways = true\n"
-    )
-    options = ("--database", database, "--config", str(config), "--log-level", "warning")
+    variables = [f"{name}={value}" for name, value in server["env"].items()]
+    command = shlex.join(["env", *variables, server["command"], *server["args"]])
+    options = ("--database", database, "--mcp", f"bank={command}", "--log-level", "warning")
     with ExitStack() as running:
         yield (
             log,
@@ -236,7 +236,7 @@ def test_an_act_of_a_killed_process_is_not_made_again_and_the_model_is_told(
 
 
 UNKNOWN = {
-    "plain": "r = die(text='a')\nprint('never shown', r)",
+    "plain": "r = die(text='a')\nprint('never', 'shown', r)",
     "a retry loop": """
 for i in range(3):
     try:
@@ -244,7 +244,7 @@ for i in range(3):
         break
     except ToolError:
         continue
-print('never shown')""",
+print('never', 'shown')""",
     "any exception": """
 for i in range(3):
     try:
@@ -252,17 +252,17 @@ for i in range(3):
         break
     except BaseException:
         pass
-print('never shown')""",
+print('never', 'shown')""",
     "suppress": """
 import contextlib
 for i in range(3):
     with contextlib.suppress(Exception):
         die(text='a')
-        print('never shown')""",
+        print('never', 'shown')""",
     "gather": """
 import asyncio
 for i in range(3):
-    print('never shown', await asyncio.gather(die(text='a'), return_exceptions=True))""",
+    print('never', 'shown', await asyncio.gather(die(text='a'), return_exceptions=True))""",
     "a decorator": """
 def retrying(f):
     def call(*args, **kwargs):
@@ -273,7 +273,7 @@ def retrying(f):
                 pass
     return call
 retrying(die)(text='a')
-print('never shown')""",
+print('never', 'shown')""",
 }
 
 
@@ -290,4 +290,87 @@ def test_an_unknown_outcome_ends_the_program_whatever_it_catches(
     assert log.read_text().count("die {") == 1
     told = upstream.requests[1]["messages"][-1]["content"]
     assert "may have been made; its result is unknown" in told
-    assert "never shown" not in told.replace(code, "")
+    assert "never shown" not in told
+
+
+PAY = function("pay", strings("id"))
+
+
+def decided(label: str, *items: Json, key: str = "mcpr_1", **fields: Any) -> Json:
+    """A Responses request that approves the call ``key``; ``label`` is its user's message."""
+    approval = {"type": "mcp_approval_response", "approval_request_id": key, "approve": True}
+    message = {"role": "user", "content": label}
+    return {"model": "m", "tools": [SERVER], "input": [message, *items, approval]} | fields
+
+
+def test_an_approved_call_is_made_once(start_app: Any, upstream: ScriptedUpstream) -> None:
+    server = HostedFunctions({"pay": str}, [PAY], needs_approval=frozenset({"pay"}))
+    url, _ = start_app(hosted=server)
+    upstream.reply("```tool_code\nprint('it is', pay(id='7'))\n```", "Paid.", "Paid.")
+    first = {"model": "m", "tools": [SERVER], "input": [QUESTION]}
+    _, _, answer = send(url + PATHS["responses"], first)
+    [asked] = [item for item in answer["output"] if item["type"] == "mcp_approval_request"]
+    request = decided("Yes.", key=asked["id"], previous_response_id=answer["id"])
+    for _ in "12":
+        status, _, answer = send(url + PATHS["responses"], request)
+        assert (status, answer["output"][-1]["content"][0]["text"]) == (200, "Paid.")
+    assert server.made == ["pay(id='7')"]
+
+
+def test_conversations_with_equal_ids_of_their_clients_make_their_own_acts(
+    start_app: Any, upstream: ScriptedUpstream
+) -> None:
+    server = HostedFunctions({"pay": str}, [PAY], needs_approval=frozenset({"pay"}))
+    url, _ = start_app(hosted=server)
+    fields = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop"}
+    asked = {**fields, "name": "pay", "arguments": '{"id": "7"}'}
+    other = {**asked, "arguments": '{"id": "8"}'}
+    requests = [decided("Ann's", asked), decided("Bob's", asked), decided("Ann's", other)]
+    upstream.reply(*["Paid."] * 6)
+    for request in requests * 2:
+        assert send(url + PATHS["responses"], request)[0] == 200
+    assert server.made == ["pay(id='7')", "pay(id='7')", "pay(id='8')"]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_an_act_whose_outcome_is_unknown_needs_an_approval_in_its_conversation(
+    start_app: Any, upstream: ScriptedUpstream, api: Api
+) -> None:
+    lost = HostedResult("the connection was lost", is_error=True, outcome="unknown")
+    server = HostedFunctions({"pay": lambda id: lost if id == "7" else id}, [PAY], always=True)
+    url, _ = start_app(hosted=server, approval_seconds=0.2)
+    call = "```tool_code\nprint('it is', pay(id='{}'))\n```"
+    replies = [call.format(7), "I do not know.", call.format(8), "Eight.", call.format(7), "Seven."]
+    upstream.reply(*replies)
+    messages: list[Json] = []
+    for words in ("Pay 7.", "Pay 8.", "Pay 7 again."):
+        messages.append({"role": "user", "content": words})
+        name = "input" if api == "responses" else "messages"
+        _, _, answer = send(url + PATHS[api], {"model": "m", name: messages})
+        messages += answer["output"] if api == "responses" else [answer["choices"][0]["message"]]
+    assert server.made == ["pay(id='7')", "pay(id='8')"]
+    if api == "responses":
+        assert messages[-1]["type"] == "mcp_approval_request"
+    else:
+        assert "not approved" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def test_an_unknown_outcome_ends_a_program_that_waits_for_its_client(
+    start_app: Any, upstream: ScriptedUpstream
+) -> None:
+    """The client's call is answered first; then the program ends, and makes no further call."""
+    lost = HostedResult("the connection was lost", is_error=True, outcome="unknown")
+    server = HostedFunctions({"pay": lambda id: lost}, [PAY], always=True)
+    url, _ = start_app(hosted=server, order="dataflow")
+    upstream.reply(
+        "```tool_code\na = pay(id='7')\nb = get(x='1')\nprint(a, b)\nget(x='2')\n```", "Unknown."
+    )
+    first = first_request("chat")
+    _, _, answer = send(url + PATHS["chat"], first)
+    second = second_request("chat", first, answer)
+    for _ in "12":
+        _, _, answer = send(url + PATHS["chat"], second)
+        upstream.reply("Unknown.")
+        assert answer["choices"][0]["message"]["content"] == "Unknown."
+    assert server.made == ["pay(id='7')"]
+    assert "its result is unknown" in str(upstream.requests[1]["messages"][-1])
