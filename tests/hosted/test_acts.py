@@ -362,9 +362,7 @@ def test_an_unknown_outcome_ends_a_program_that_waits_for_its_client(
     lost = HostedResult("the connection was lost", is_error=True, outcome="unknown")
     server = HostedFunctions({"pay": lambda id: lost}, [PAY], always=True)
     url, _ = start_app(hosted=server, order="dataflow")
-    upstream.reply(
-        "```tool_code\na = pay(id='7')\nb = get(x='1')\nprint(a, b)\nget(x='2')\n```", "Unknown."
-    )
+    upstream.reply("```tool_code\na = pay(id='7')\nb = get(x='1')\nget(x=b)\n```", "Unknown.")
     first = first_request("chat")
     _, _, answer = send(url + PATHS["chat"], first)
     second = second_request("chat", first, answer)
