@@ -9,8 +9,8 @@ two rows:
 
 The states of an answer:
 
-* **in progress**: its hosted calls are rows of the journal (`emulator.database.journal`), under the keys that
-  `Keys` makes, so a repeated request finds their results instead of making them again;
+* **in progress**: its hosted calls are rows of the journal (`emulator.database.journal`), under keys of `Keys`,
+  so a repeated request finds their results instead of making them again;
 * **stored**: `History.append` writes the rows before the answer's last event. The next request recalls
   all answers of its history in one query; `History.recalled` has the messages that the client lacks, and each
   answer carries what the model saw of it (`ModelView`);

@@ -171,7 +171,7 @@ def recall(
 
 
 def _last_id(messages: Sequence[Message]) -> str:
-    """The id of the result or approval that ends a history, whose answer may resume a program; otherwise ""."""
+    """The id of the result or approval that ends a history, whose answer may resume a program, or ""."""
     last = last_result(messages)
     decided = [message.tool_call_id for message in messages if message.approval is not None]
     return (last.tool_call_id if last.role == "tool" else next(reversed(decided), None)) or ""

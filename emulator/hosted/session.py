@@ -177,7 +177,8 @@ class ServerSession:
                 client = self._open_client()
             except ServerFailed as error:
                 raise NeverSent(str(error)) from error
-            unsent_calls.set(errors := [])
+            errors: list[Exception] = []
+            unsent_calls.set(errors)
             try:
                 return await client.call_tool(name, arguments, self._address.timeout)
             except Exception as error:

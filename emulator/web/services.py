@@ -150,7 +150,8 @@ def open_services(
             counters.open,
         )
         opening.callback(upstreams.close)
-        programs = programs or opening.enter_context(closing(open_programs(settings)))
+        clients = len(settings.client_keys) + (client_keys.count if client_keys else 0)
+        programs = programs or opening.enter_context(closing(open_programs(settings, clients)))
         database = stores.document_database
         shared = database if database is not None and database.is_shared else None
         approvals = Approvals(stores.database)

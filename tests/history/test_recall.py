@@ -107,7 +107,7 @@ def test_a_call_that_may_have_been_made_is_not_made_again_while_the_store_cannot
         for table in ("documents", "journal"):
             kept.execute(f"ALTER TABLE {table} RENAME TO gone")
             with pytest.raises(
-                openai.InternalServerError, match="hosted calls|This call is"
+                openai.InternalServerError, match=r"hosted calls|This call is"
             ) as one:
                 client.chat.completions.create(**request)
             assert one.value.status_code == 503

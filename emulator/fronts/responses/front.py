@@ -18,6 +18,7 @@ from emulator.answering import summary
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.core import metrics
 from emulator.core.errors import BadRequest, EmulatorError
 from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.fronts.responses import compaction, items
@@ -122,7 +123,7 @@ class ResponseFront:
             save = partial(self.stored.save, client, input_items=input_items)
             if request.stream or request.background:
                 recorded = (client, start, event_log, tools, writer.pings)
-                events = _before_end(lambda _: self.stored.save_stream(*recorded), events)
+                save = _after(partial(self.stored.save_stream, *recorded), save)
         if request.conversation is not None:
             save = self._save_in_conversation(save, client, request.conversation, input_items)
         if save is not _do_not_save:
@@ -202,6 +203,7 @@ class ResponseFront:
                     self.conversations.add(client, key, [*input_items, *response["output"]])
                 except EmulatorError as error:  # the client gets its answer anyway
                     log.warning("turn not added to its conversation", reason=error.message)
+                    return False
             return is_saved
 
         return save_both
@@ -296,12 +298,32 @@ def _do_not_save(response: Json) -> bool:  # noqa: ARG001
     return False
 
 
-def _before_end(save: Callable[[Json], object], events: StreamEvents) -> StreamEvents:
-    """Pass on the events, and save the response before its client receives the last event."""
+def _after(first: Callable[[], None], save: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    """Return ``save``, which calls ``first`` before a final state."""
+
+    def save_both(response: Json) -> bool:
+        if response["status"] in ("completed", "incomplete"):
+            first()
+        return save(response)
+
+    return save_both
+
+
+def _before_end(save: Callable[[Json], bool], events: StreamEvents) -> StreamEvents:
+    """Pass on the events, and save the response before its client receives the last event.
+
+    The last event says ``store: false`` if that failed: the response cannot be continued by its id.
+    """
     for event in events:
-        if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
-            save(event["response"])
-        yield event
+        if (
+            isinstance(event, UpstreamAccepted)
+            or event["type"] not in _ENDS
+            or save(event["response"])
+        ):
+            yield event
+        else:
+            metrics.NOT_STORED.inc()
+            yield {**event, "response": {**event["response"], "store": False}}
 
 
 def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:

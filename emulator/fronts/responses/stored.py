@@ -84,6 +84,8 @@ class StoredResponses:
         self.max_read = max_read
         self.max_read_bytes = max_read_bytes
         self.database = database
+        self.problem = ""
+        """Why the last response was not stored, if it was not."""
         if database is not None:
             self._responses: Documents[bytes] = Documents(database, "response", seconds=seconds)
             self._items: Documents[str] = Documents(
@@ -116,7 +118,9 @@ class StoredResponses:
                 self._responses.put({key: value})
         except DatabaseFailed as error:
             log.warning("response not saved", reason=str(error))
+            self.problem = str(error)
             return False
+        self.problem = ""
         return True
 
     def save_stream(
