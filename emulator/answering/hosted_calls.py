@@ -11,10 +11,10 @@ replay and transcripts are those of a client's calls.
 
 What may never happen:
 
-* A hosted call is made twice: every later replay has its result in the history, if not from the client then
+* An act is made twice: every later replay has its result in the history, if not from the client then
   from the journal (`recorded_call`).
-* A call outlives its answer: one that ends early, or is left by its client, cancels its readers, and waits for
-  its acts.
+* A call outlives its answer: one that ends early, or is left by its client, cancels its readers and waits
+  for its acts.
 * An answer goes on forever: calls are counted, and beyond the limit the model is asked without tools.
 
 Knows nothing of servers, prompts or wire formats.

@@ -9,8 +9,8 @@ two rows:
 
 The states of an answer:
 
-* **in progress**: its hosted calls are rows of the journal (`emulator.database.journal`), under keys of `Keys`,
-  so a repeated request finds their results instead of making them again;
+* **in progress**: its hosted calls are rows of the journal (`emulator.database.journal`), so a repeated
+  request finds their results instead of making them again;
 * **stored**: `History.append` writes the rows before the answer's last event. The next request recalls
   all answers of its history in one query; `History.recalled` has the messages that the client lacks, and each
   answer carries what the model saw of it (`ModelView`);
@@ -18,7 +18,8 @@ The states of an answer:
   row becomes empty: neither is recalled;
 * **forgotten**: expired, too large or damaged. The model sees the history as the client has it.
 
-What may never happen: a client recalls another client's answer; a stored answer changes, except to *ambiguous*.
+What may never happen: a client recalls another client's answer; a stored answer changes, except to
+*ambiguous*.
 """
 
 from emulator.history.log import History, recall

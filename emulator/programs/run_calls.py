@@ -9,8 +9,8 @@ A call of the program takes one of these transitions:
 * **stopped**: it may not join them, so the run stops before it, and a later run makes it. So does a call that
   would end the program while others are pending;
 * **ended**: a call was refused, or nobody knows whether it was made, or the call acts and the program has not
-  looked at an earlier failure (law 3), or a tool that the model calls itself has returned (`direct_calls`), or
-  a limit is reached.
+  looked at an earlier failure (law 3), or a tool that the model calls itself has returned
+  (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
 acting call is sent after a failure that was not looked at. A program is not trusted: its claims about its

@@ -41,9 +41,9 @@ class ProgramServer:
         shared: bool = False,
         launch: Callable[[], ServerProcess] | None = None,
     ) -> None:
-        """At most `most` programs run at the same time and `waiting` more wait for the host. If several clients
-        share the server, none of them runs more than three quarters. `launch` is for tests: it starts the
-        process."""
+        """At most `most` programs run at the same time and `waiting` more wait for the host. If several
+        clients share the server, none of them runs more than three quarters. `launch` is for tests: it
+        starts the process."""
         self._limits = limits
         self._most = most + waiting
         self._running = RunningSlots(most, most_of_one=max(1, most * 3 // 4) if shared else most)

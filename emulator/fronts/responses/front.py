@@ -18,7 +18,6 @@ from emulator.answering import summary
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
-from emulator.core import metrics
 from emulator.core.errors import BadRequest, EmulatorError
 from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.fronts.responses import compaction, items
@@ -315,15 +314,11 @@ def _before_end(save: Callable[[Json], bool], events: StreamEvents) -> StreamEve
     The last event says ``store: false`` if that failed: the response cannot be continued by its id.
     """
     for event in events:
-        if (
-            isinstance(event, UpstreamAccepted)
-            or event["type"] not in _ENDS
-            or save(event["response"])
-        ):
-            yield event
-        else:
-            metrics.NOT_STORED.inc()
+        is_end = not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS
+        if is_end and not save(event["response"]):
             yield {**event, "response": {**event["response"], "store": False}}
+        else:
+            yield event
 
 
 def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:

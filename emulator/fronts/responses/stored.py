@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from emulator.core import json_codec
+from emulator.core import json_codec, metrics
 from emulator.core.errors import BadRequest, NotFound
 from emulator.core.events import AnswerEvent, UpstreamAccepted
 from emulator.database import (
@@ -98,7 +98,7 @@ class StoredResponses:
     def save(self, client: str, response: Json, *, input_items: Sequence[Json]) -> bool:
         """Save a response. Once it has ended, it does not change.
 
-        Returns False if that failed, which is only logged, because the client gets the response anyway.
+        Returns False if that failed: the client gets the response anyway, which then says ``store: false``.
         """
         if self.database is None:
             return False
@@ -108,6 +108,7 @@ class StoredResponses:
             value = json_codec.dumps({"response": response, "input": input_items})
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not saved: it is too large", bytes=len(value))
+            metrics.NOT_STORED.inc()
             return False
         key = _key(client, response["id"])
         try:
@@ -118,6 +119,7 @@ class StoredResponses:
                 self._responses.put({key: value})
         except DatabaseFailed as error:
             log.warning("response not saved", reason=str(error))
+            metrics.NOT_STORED.inc()
             self.problem = str(error)
             return False
         self.problem = ""
