@@ -1,8 +1,9 @@
 """The database: rows that outlive a request, and state that all processes of a proxy share.
 
     documents     values of one type under keys, which expire: responses, programs, the history
-    acts          what waits for a decision: the first one counts, and is taken before anything is done
     journal       acts: each is a row before it is made, and then its result
+    acts          rows of the journal that wait for a decision: the first one counts, and is taken before
+                  anything is done
     leases        a limited number of holders of a name; a holder that dies loses its lease
     slots         the same, of holders that outlive their process
     counters      open requests, requests per minute, tokens per minute and day

@@ -1,5 +1,7 @@
 """The journal: an act is a row before it is an act, so that no retry makes it a second time.
 
+Its table also has what waits for a person's decision (`acts`).
+
     (no row) ── begin ──► running ── finish ──► done
        ▲  ▲                  │ └ its process has died: unknown, until a late `finish` makes it done
        │  └──── withdraw ────┘ it failed before it was sent
@@ -23,40 +25,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from emulator.database.database import Database
+from emulator.database.database import Database, database_failures
 from emulator.database.leases import Lease, Leases
 
 MAX_RESULTS_BYTES = 256 * 2**20
 """Of all results. Above it the results of the oldest acts are dropped, but not their rows."""
 TABLES = (
     (
-        "CREATE TABLE IF NOT EXISTS journal (id TEXT PRIMARY KEY, state TEXT NOT NULL, holder TEXT NOT NULL, "
-        "result BYTEA, changed DOUBLE PRECISION NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS journal (id TEXT PRIMARY KEY, state TEXT NOT NULL, value BYTEA, "
+        "changed DOUBLE PRECISION NOT NULL, holder TEXT NOT NULL DEFAULT '', "
+        "owner TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '', "
+        "since DOUBLE PRECISION NOT NULL DEFAULT 0)"
     ),
-    "CREATE INDEX IF NOT EXISTS journal_changed ON journal (changed)",
+    "CREATE INDEX IF NOT EXISTS journal_changed ON journal (state, changed)",
+    "CREATE INDEX IF NOT EXISTS journal_owner ON journal (owner, state)",
 )
-_ASK = (
-    "INSERT INTO journal (id, state, holder, changed) VALUES (:id, 'asked', '', :now) "
-    "ON CONFLICT (id) DO NOTHING"
-)
+_ASK = "INSERT INTO journal (id, state, changed) VALUES (:id, 'asked', :now) ON CONFLICT (id) DO NOTHING"
 _BEGIN = (
     "INSERT INTO journal (id, state, holder, changed) VALUES (:id, 'running', :holder, :now) "
     "ON CONFLICT (id) DO UPDATE SET state = 'running', holder = :holder, changed = :now "
     "WHERE journal.state = 'asked' OR journal.holder = :holder RETURNING holder"
 )
-_FIND = (
-    "SELECT state, result, EXISTS (SELECT 1 FROM leases WHERE leases.holder = journal.holder "
-    "AND until >= :now) FROM journal WHERE id = :id"
-)
+_FIND = "SELECT state, value, holder FROM journal WHERE id = :id"
+_IS_HELD = "SELECT 1 FROM leases WHERE holder = :holder AND until >= :now"
 _FINISH = (
-    "INSERT INTO journal (id, state, holder, result, changed) VALUES (:id, 'done', '', :result, :now) "
-    "ON CONFLICT (id) DO UPDATE SET state = 'done', holder = '', result = :result, changed = :now "
+    "INSERT INTO journal (id, state, value, changed) VALUES (:id, 'done', :result, :now) "
+    "ON CONFLICT (id) DO UPDATE SET state = 'done', holder = '', value = :result, changed = :now "
     "WHERE journal.state <> 'done'"
 )
 _WITHDRAW = "DELETE FROM journal WHERE id = :id AND holder = :holder"
+_SWEEP = "DELETE FROM journal WHERE state IN ('asked', 'running', 'done') AND changed < :old"
 _DROP_RESULTS = (
-    "UPDATE journal SET result = NULL WHERE id IN (SELECT id FROM (SELECT id, sum(length(result)) "
-    "OVER (ORDER BY changed DESC, id) AS total FROM journal WHERE result IS NOT NULL) AS sizes "
+    "UPDATE journal SET value = NULL WHERE id IN (SELECT id FROM (SELECT id, sum(length(value)) "
+    "OVER (ORDER BY changed DESC, id) AS total FROM journal WHERE state = 'done') AS sizes "
     "WHERE total > :most)"
 )
 
@@ -105,12 +106,16 @@ class Journal:
 
     def find(self, key: str) -> JournalEntry | None:
         """What is known of an act, which does not begin."""
-        row = self._database.one(_FIND, id=key, now=self._database.now())
+        row = self._database.one(_FIND, id=key)
         if row is None:
             return None
-        state, result, is_held = row
-        if state == "running" and not is_held:
-            return JournalEntry("unknown")
+        state, result, holder = row
+        if state == "running":
+            with self._database.transaction() as rows:  # by the clock that leases have
+                if rows.one(_IS_HELD, holder=holder, now=rows.now) is None:
+                    # `finish` writes the row before it releases the lease.
+                    state, result, _ = rows.one(_FIND, id=key) or ("running", None, "")
+                    state = "unknown" if state == "running" else state
         return JournalEntry(state, None if result is None else bytes(result))
 
     def finish(self, key: str, result: bytes) -> None:
@@ -131,10 +136,14 @@ class Journal:
             lease.release()
 
     def sweep(self) -> None:
-        """Remove old rows, and the oldest results above the budget, if this process has added any."""
+        """Remove old rows, and the oldest results above the budget, if this process has added any.
+
+        Raises `StoreUnavailable`.
+        """
         if not self._has_new_results:
             return
         self._has_new_results = False
         old = self._database.now() - self._seconds
-        self._database.run("DELETE FROM journal WHERE changed < :old", old=old)
-        self._database.run(_DROP_RESULTS, most=MAX_RESULTS_BYTES)
+        with database_failures("Old acts cannot be removed"):
+            self._database.run(_SWEEP, old=old)
+            self._database.run(_DROP_RESULTS, most=MAX_RESULTS_BYTES)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from emulator.database import acts, counters, documents, journal, leases, slots
+from emulator.database import counters, documents, journal, leases, slots
 from emulator.database.database import Database, DatabaseFailed
 from emulator.database.postgres import Postgres
 from emulator.database.sqlite import MEMORY, SQLite
@@ -21,7 +21,6 @@ _TABLES = (
     *documents.TABLES,
     *leases.TABLES,
     *counters.TABLES,
-    *acts.TABLES,
     *journal.TABLES,
     *slots.TABLES,
 )

@@ -155,8 +155,17 @@ def open_services(
         database = stores.document_database
         shared = database if database is not None and database.is_shared else None
         approvals = Approvals(stores.database)
+        journal = None if database is None else Journal(database, leases, settings.store_seconds)
         interpreter = open_interpreter(
-            opening, settings, stores.containers, stores.files, approvals, kernels, shared, leases
+            opening,
+            settings,
+            stores.containers,
+            stores.files,
+            approvals,
+            kernels,
+            shared,
+            leases,
+            [] if journal is None else [journal.sweep],
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
@@ -168,7 +177,6 @@ def open_services(
         history = None
         if database is not None:
             history = history_documents(database, settings.store_seconds)
-        journal = None if database is None else Journal(database, leases, settings.store_seconds)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,

@@ -314,11 +314,11 @@ def _before_end(save: Callable[[Json], bool], events: StreamEvents) -> StreamEve
     The last event says ``store: false`` if that failed: the response cannot be continued by its id.
     """
     for event in events:
-        is_end = not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS
-        if is_end and not save(event["response"]):
-            yield {**event, "response": {**event["response"], "store": False}}
-        else:
-            yield event
+        match event:
+            case dict() if event["type"] in _ENDS and not save(event["response"]):
+                yield {**event, "response": {**event["response"], "store": False}}
+            case _:
+                yield event
 
 
 def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:
