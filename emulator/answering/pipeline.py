@@ -50,7 +50,7 @@ from emulator.core.events import (
 from emulator.core.known_values import KnownValues
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.database import Documents, Journal
-from emulator.history import History, recall
+from emulator.history import History, Turns, current_turn, recall
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
@@ -101,6 +101,7 @@ class Pipeline:
     """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
     journal: Journal | None = None
     """The acts of hosted calls; without it a repeated request makes them again."""
+    turns: Turns | None = None
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
@@ -146,6 +147,7 @@ class Pipeline:
             hosted=hosted,
             deferred=deferred,
         )
+        history = replace(history, find_turn=self._turn_finder(client))
         request = replace(request, history=history, asks_approval=asks_approval)
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
@@ -172,6 +174,16 @@ class Pipeline:
         return replace(
             request, call_policy=replace(request.call_policy, programs=self.store is not None)
         )
+
+    def _turn_finder(self, client: str) -> Callable[[], str]:
+        """The turn of the current request. Raises `Unprocessable`, `StoreUnavailable`."""
+        asked = current_turn.get()
+        if self.turns is None or asked is None:
+            return str
+        if asked.idempotency_key:
+            name = self.turns.name(client, asked)
+            return lambda: name
+        return partial(self.turns.name, client, asked)  # a write, which few answers need
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route

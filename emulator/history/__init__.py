@@ -24,12 +24,16 @@ What may never happen: a client recalls another client's answer; a stored answer
 
 from emulator.history.log import History, recall
 from emulator.history.model_view import ModelView, dialect_of, model_view_of, uses_label
+from emulator.history.turns import Turns, current_turn, turn_request
 
 __all__ = [
     "History",
     "ModelView",
+    "Turns",
+    "current_turn",
     "dialect_of",
     "model_view_of",
     "recall",
+    "turn_request",
     "uses_label",
 ]

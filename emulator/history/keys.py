@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,13 +43,21 @@ class Keys:
 
         A repeated request has the same: a resumed program gives its calls the same ids.
         """
-        arguments = json_codec.dumps(call.arguments, option=json_codec.SORTED).decode()
-        return self.of("act", after, call.id, call.name, arguments)
+        return self.of("act", after, call.id, *_written(call))
+
+    def act_of_turn(self, turn: str, call: ToolCall, made: Counter[tuple[str, str]]) -> str:
+        """The key of the next call of its kind in a turn; ``made`` counts them."""
+        made[written := _written(call)] += 1
+        return self.of("turn", turn, *written, str(made[written]))
 
     def of(self, kind: str, *names: str) -> str:
         # Call ids are no secret (clients show, log and share conversations): the client is part of the key.
         text = json_codec.dumps([self.client, *names])
         return f"{kind}:{hashlib.sha256(text).hexdigest()}"
+
+
+def _written(call: ToolCall) -> tuple[str, str]:
+    return call.name, json_codec.dumps(call.arguments, option=json_codec.SORTED).decode()
 
 
 class Walk:

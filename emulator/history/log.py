@@ -14,7 +14,8 @@ Knows nothing of prompts, tools or fronts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -57,12 +58,18 @@ class History:
     """As the client sent them."""
     recalled: Sequence[Message] = ()
     """With the messages that the client lacks; each answer carries what the model saw of it."""
+    find_turn: Callable[[], str] = str
+    """Returns the name of the request's turn, "" if the client does not say that it repeats requests."""
+    _turn: str | None = None
+    _made: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def act_key(self, call: ToolCall) -> str | None:
-        """The journal's key of a hosted call; None if a repeated request would make another one, because it
-        asks the model again."""
-        after = _last_id(self.messages)
-        return self.keys.act(after, call) if after else None
+        """The journal's key of the answer's next hosted call; None if no request is known to repeat it."""
+        if after := _last_id(self.messages):
+            return self.keys.act(after, call)
+        if self._turn is None:
+            self._turn = self.find_turn()
+        return self.keys.act_of_turn(self._turn, call, self._made) if self._turn else None
 
     def asked_key(self, call: ToolCall) -> str:
         """The journal's key of a call that this proxy asks a person about."""

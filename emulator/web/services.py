@@ -30,6 +30,7 @@ from emulator.fronts.responses.background import BackgroundResponses
 from emulator.fronts.responses.conversations import Conversations, open_conversations
 from emulator.fronts.responses.front import ResponseFront
 from emulator.fronts.responses.stored import StoredResponses
+from emulator.history import Turns
 from emulator.history.log import history_documents
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
@@ -184,6 +185,7 @@ def open_services(
             store=history if settings.programs == "on" else None,
             hosted=hosted,
             journal=journal,
+            turns=None if database is None else Turns(database),
             approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,

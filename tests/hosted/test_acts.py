@@ -304,7 +304,7 @@ def decided(label: str, *items: Json, key: str = "mcpr_1", **fields: Any) -> Jso
 
 
 def test_an_approved_call_is_made_once(start_app: Any, upstream: ScriptedUpstream) -> None:
-    server = HostedFunctions({"pay": str}, [PAY], needs_approval=frozenset({"pay"}))
+    server = HostedFunctions({"pay": lambda id: id}, [PAY], needs_approval=frozenset({"pay"}))
     url, _ = start_app(hosted=server)
     upstream.reply("```tool_code\nprint('it is', pay(id='7'))\n```", "Paid.", "Paid.")
     first = {"model": "m", "tools": [SERVER], "input": [QUESTION]}
@@ -320,7 +320,7 @@ def test_an_approved_call_is_made_once(start_app: Any, upstream: ScriptedUpstrea
 def test_conversations_with_equal_ids_of_their_clients_make_their_own_acts(
     start_app: Any, upstream: ScriptedUpstream
 ) -> None:
-    server = HostedFunctions({"pay": str}, [PAY], needs_approval=frozenset({"pay"}))
+    server = HostedFunctions({"pay": lambda id: id}, [PAY], needs_approval=frozenset({"pay"}))
     url, _ = start_app(hosted=server)
     fields = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop"}
     asked = {**fields, "name": "pay", "arguments": '{"id": "7"}'}
@@ -372,3 +372,61 @@ def test_an_unknown_outcome_ends_a_program_that_waits_for_its_client(
         assert answer["choices"][0]["message"]["content"] == "Unknown."
     assert server.made == ["pay(id='7')"]
     assert "its result is unknown" in str(upstream.requests[1]["messages"][-1])
+
+
+FIRST = "```tool_code\nprint('it is', pay(id='7'))\n```"
+
+
+def counted_bank(start_app: Any, **settings: Any) -> tuple[str, HostedFunctions]:
+    server = HostedFunctions({"pay": lambda id: id}, [PAY], always=True)
+    return start_app(hosted=server, **settings)[0], server
+
+
+SAME = {"model": "m", "messages": [QUESTION]}
+REPEATED: dict[str, tuple[list[tuple[Json, Json]], int]] = {
+    "no header": ([({}, SAME)] * 2, 2),
+    "the same key": ([({"Idempotency-Key": "a"}, SAME)] * 2, 1),
+    "another key": ([({"Idempotency-Key": key}, SAME) for key in "ab"], 2),
+    "a retry of an SDK": ([({"x-stainless-retry-count": n}, SAME) for n in "012"], 1),
+    "two requests of an SDK": ([({"x-stainless-retry-count": "0"}, SAME)] * 2, 2),
+    "a retry of another body": (
+        [
+            ({"x-stainless-retry-count": "0"}, SAME),
+            ({"x-stainless-retry-count": "1"}, SAME | {"model": "n"}),
+        ],
+        2,
+    ),
+    "a retry with a wrong count": ([({"x-stainless-retry-count": "-1"}, SAME)] * 2, 2),
+}
+
+
+@pytest.mark.parametrize(("requests", "made"), REPEATED.values(), ids=REPEATED)
+def test_a_first_answer_is_repeated_only_if_its_client_says_so(
+    start_app: Any, upstream: ScriptedUpstream, requests: list[tuple[Json, Json]], made: int
+) -> None:
+    url, server = counted_bank(start_app)
+    upstream.reply(*[FIRST, "Paid."] * len(requests))
+    for headers, body in requests:
+        assert send(url + PATHS["chat"], body, headers)[0] == 200
+    assert len(server.made) == made
+    assert "it is 7" in upstream.requests[-1]["messages"][-1]["content"]
+
+
+def test_a_key_with_another_body_is_refused(start_app: Any, upstream: ScriptedUpstream) -> None:
+    url, _ = counted_bank(start_app)
+    upstream.reply(FIRST, "Paid.")
+    headers = {"Idempotency-Key": "a"}
+    assert send(url + PATHS["chat"], SAME, headers)[0] == 200
+    status, answered, answer = send(url + PATHS["chat"], SAME | {"temperature": 1}, headers)
+    assert (status, answer["error"]["param"]) == (422, "Idempotency-Key")
+    assert answered["x-should-retry"] == "false"
+
+
+def test_a_program_that_pays_twice_pays_twice_in_each_turn(
+    start_app: Any, upstream: ScriptedUpstream
+) -> None:
+    url, server = counted_bank(start_app)
+    upstream.reply(*["```tool_code\npay(id='7')\npay(id='7')\n```", "Paid."] * 2)
+    for _ in "12":
+        send(url + PATHS["chat"], SAME, {"Idempotency-Key": "a"})
+    assert len(server.made) == 2
