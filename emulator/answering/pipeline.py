@@ -181,9 +181,10 @@ class Pipeline:
         if self.turns is None or asked is None:
             return str
         if asked.idempotency_key:
-            name = self.turns.name(client, asked)
+            name = self.turns.find(client, asked).name
             return lambda: name
-        return partial(self.turns.name, client, asked)  # a write, which few answers need
+        turns = self.turns  # a write, which few answers need
+        return lambda: turns.find(client, asked).name
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -57,6 +57,8 @@ def turn_request(key: str, count: str, body: bytes) -> TurnRequest | None:
 class StoredTurn:
     digest: str
     name: str
+    response: str = ""
+    """The id of the stored response that ended it, if requests in a conversation are repeated."""
 
 
 class Turns:
@@ -67,13 +69,12 @@ class Turns:
             database, "turn", StoredTurn, seconds=SECONDS, max_bytes=16 * 2**20
         )
 
-    def name(self, client: str, request: TurnRequest) -> str:
-        """A name that the requests of one turn share, and no other request has.
+    def find(self, client: str, request: TurnRequest) -> StoredTurn:
+        """The turn that the requests of one turn share, and no other request has.
 
         Raises `Unprocessable` for an idempotency key with another body, `StoreUnavailable` if a turn with an
         idempotency key cannot be looked up. Without one the request is then a turn of its own.
         """
-        key = json_codec.dumps([client, request.idempotency_key or request.digest])
         found = StoredTurn(request.digest, new_id("turn_"))
 
         def change(known: StoredTurn | None) -> StoredTurn:
@@ -87,10 +88,26 @@ class Turns:
             return found
 
         try:
-            self._stored.change(hashlib.sha256(key).hexdigest(), change)
+            self._stored.change(_key(client, request), change)
         except DatabaseFailed as error:
             if request.idempotency_key:
                 problem = "The turn of this Idempotency-Key cannot be looked up at the moment"
                 raise StoreUnavailable(f"{problem}: {error}") from error
             log.warning("a repeated request cannot be recognized", reason=str(error))
-        return found.name
+        return found
+
+    def note_response(self, client: str, request: TurnRequest, response: str) -> None:
+        """The turn has ended with the stored response of that id. A failure is only logged."""
+
+        def change(known: StoredTurn | None) -> StoredTurn:
+            return replace(known or StoredTurn(request.digest, new_id("turn_")), response=response)
+
+        try:
+            self._stored.change(_key(client, request), change)
+        except DatabaseFailed as error:
+            log.warning("a repeated request will not be recognized", reason=str(error))
+
+
+def _key(client: str, request: TurnRequest) -> str:
+    text = json_codec.dumps([client, request.idempotency_key or request.digest])
+    return hashlib.sha256(text).hexdigest()
