@@ -40,6 +40,11 @@ from emulator.tools.toolset import Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.engine import failed_result
 
+_FINAL = {
+    Failure.REFUSED: "the user rejected {}()",
+    Failure.UNKNOWN: "{}() may have been made; its result is unknown",
+}
+"""Why a cell makes no further call."""
 NO_OUTPUT = "(nothing was printed)"
 
 
@@ -68,8 +73,11 @@ def resume_cell(
     cell = PREFIX + waiting.key
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)
-    final = (Failure.REFUSED, Failure.UNKNOWN)
-    refused = [key for key, failure in failures.items() if failure in final]
+    refused = {
+        key: _FINAL[failure].format(waiting.calls[key].name)
+        for key, failure in failures.items()
+        if failure in _FINAL
+    }
     missing = [key for key in waiting.calls if key not in results]
     if missing:
         if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:
