@@ -156,21 +156,15 @@ def read_by_us(programs: ProgramServer, reply: RealReply, acts: str) -> Calls:
     messages = [Message.model_validate(message) for message in reply.case.messages]
     judge = Judge(toolset, any_acts=acts == "any")
     quotations = Quotations(messages, toolset)
-    draft = Draft(
-        ReplyProgram(ProgramRuns(driver), quotations), judge, quotations, stream_calls="block"
-    )
+    draft = Draft(ReplyProgram(ProgramRuns(driver)), judge, quotations, stream_calls="block")
     splitter = ReplySplitter(draft.names, ReasoningStart.OUTSIDE)
     read = ReplyReader(draft, Prose(StopFilter(None), hold=False), CallPolicy(), splitter)
     for _ in read.feed(reply.text):
         pass
     for _ in read.close():
         pass
-    if (
-        acts == "RUN"
-        and isinstance(read.verdict, UnusableReply)
-        and read.verdict.kind == "doubtful"
-    ):
-        for _ in read.run_doubtful():
+    if acts == "RUN" and isinstance(read.verdict, UnusableReply) and read.verdict.kind == "asked":
+        for _ in read.run_asked():
             pass
     calls = [Call(call.name, call.arguments, call.kind) for call in draft.calls]
     saved = draft.saved_program()

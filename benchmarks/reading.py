@@ -154,7 +154,7 @@ def read(chunks: Iterable[str]) -> None:
     """All that is done with a reply, but for running what it calls."""
     runs = ProgramRuns(Driver(NoPrograms(Limits()), TOOLSET))
     quotations = Quotations((), TOOLSET)
-    draft = Draft(ReplyProgram(runs, quotations), Judge(TOOLSET), quotations)
+    draft = Draft(ReplyProgram(runs), Judge(TOOLSET), quotations)
     prose = Prose(StopFilter(None), hold=False)
     splitter = ReplySplitter(draft.names, ReasoningStart.UNKNOWN)
     reply = ReplyReader(draft, prose, CallPolicy(), splitter)

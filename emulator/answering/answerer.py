@@ -10,8 +10,8 @@ rules:
 
 * A call that was sent is never taken back: as soon as a turn has calls, they are the answer.
 * The upstream's truncation is not the model's fault: only a block that was cut off is asked for again.
-* When a repair fails (an upstream error, an exhausted budget), the best earlier reply decides how the answer
-  ends: a valid repeated call is sent, acceptable prose stays, otherwise the first fault is the error.
+* When a repair fails (an upstream error, an exhausted budget, the same reply again), a repeated call is sent,
+  else the text of the first reply is the answer. Only what the request requires is an error if it is missing.
 
 Knows nothing of chunks or Flask.
 """
@@ -65,7 +65,7 @@ from emulator.reading.reply_splitter import ReasoningStart
 from emulator.reply.deltas import read_deltas
 from emulator.reply.draft import Draft
 from emulator.reply.quotations import Quotations
-from emulator.reply.recording import record_verdict
+from emulator.reply.recording import record_note, record_verdict
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.verdicts import (
     CellResult,
@@ -229,15 +229,28 @@ class Answerer:
         return self.settings.base_url, self.request.route.model, self.request.client
 
     def _with_fallback(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
-        """Ask the model; if no better reply comes, send the repeated call that it was asked about."""
+        """Ask the model. If no better reply comes, send the repeated call that it was asked about, else the
+        words of the standing reply."""
         try:
             yield from self._turns(driver, state)
-        except (ModelFailed, UpstreamFailed):
-            if state.repeated_call is None:
+        except (ModelFailed, UpstreamFailed) as error:
+            if state.repeated_call is not None:
+                yield from state.repeated_call.program.release_calls()
+                self._save(state.repeated_call, state)
+                yield Finish("tool_calls", state.usage)
+            elif state.standing is not None and not self._requires_form(state):
+                shown = [*state.standing.show_rest()]
+                if not (shown or state.sent or state.unfinished_block):
+                    raise
+                record_note(f"No better reply came: {error.message}")
+                yield from shown
+                yield Finish("length" if state.unfinished_block else "stop", state.usage)
+            else:
                 raise
-            yield from state.repeated_call.program.release_calls()
-            self._save(state.repeated_call, state)
-            yield Finish("tool_calls", state.usage)
+
+    def _requires_form(self, state: TurnState) -> bool:
+        """Return True if words alone are no answer to the request."""
+        return state.call_policy.required or self.request.answer_format is not None
 
     def _turns(self, driver: Driver, state: TurnState) -> Iterator[AnswerEvent]:
         """Ask the model until a reply is the answer."""
@@ -259,28 +272,22 @@ class Answerer:
                     hint = "the proxy sent response_format; --no-grammar omits it"
                     raise replace(error, message=f"{error.message} ({hint})") from error
                 # The repair request may exceed the model's context: then the first fault is reported.
-                acceptable = state.has_answer
-                if not (state.attempt and isinstance(verdict, UnusableReply)) or not (
-                    acceptable or error.status == 400
-                ):
-                    raise
-                if not acceptable and verdict.kind != "cut":
+                if state.attempt and isinstance(verdict, UnusableReply) and error.status == 400:
                     raise state.model_failed(verdict) from error
-                yield from self._show_doubtful(state)
-                yield Finish("stop" if acceptable else "length", state.usage)
-                return
+                raise
             state.sent += reply.prose.sent
             state.uses_label |= reply.draft.uses_label
-            if state.doubtful_reply is not None and reply.says_run:
-                reply, state.doubtful_reply = state.doubtful_reply, None
+            written = reply.text
+            if reply.says_run and state.standing is not None:
+                reply = state.standing
                 with translate_sandbox_errors():
-                    yield from reply.run_doubtful()
+                    yield from reply.run_asked()
             verdict = reply.verdict
             record_verdict(verdict, finish_reason)
-            reason = yield from self._act(reply, verdict, finish_reason, state)
+            reason = yield from self._act(reply, written, verdict, finish_reason, state)
             if reason is not None:
-                if not reply.draft.calls:
-                    yield from self._show_doubtful(state)
+                if state.question is not None and state.standing and not reply.draft.calls:
+                    yield from state.standing.show_rest()
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)
                 return
@@ -288,11 +295,13 @@ class Answerer:
     def _act(
         self,
         reply: ReplyReader,
+        written: str,
         verdict: Verdict,
         finish_reason: str | None,
         state: TurnState,
     ) -> Generator[AnswerEvent, None, FinishReason | None]:
-        """Act on a verdict. Returns the answer's finish reason, or None to ask the model again."""
+        """Act on a verdict. ``written`` is the last reply's text: RUN, if ``reply`` is the one that was asked
+        about. Returns the answer's finish reason, or None to ask the model again."""
         if reply.draft.calls:
             self._save(reply.draft, state)
             return "length" if reply.draft.truncated_block else "tool_calls"
@@ -312,37 +321,25 @@ class Answerer:
             if filtered or not state.can_continue(reply, self.settings):
                 yield from reply.release_prose()
                 return answer_finish_reason(finish_reason or "length")
-        elif verdict.kind in ("quoted", "doubtful"):
+        elif verdict.kind == "asked" and state.can_ask(written, self.settings):
             if self.request.answer_format is None:
                 yield from reply.release_prose()
-            if not state.confirm_quotation(reply, verdict, self.settings):
-                yield from reply.show_whole()
-                return answer_finish_reason(finish_reason)
         elif finish_reason and is_truncated(finish_reason):
             return answer_finish_reason(finish_reason)
-        return self._repair(reply, verdict, state)
-
-    def _show_doubtful(self, state: TurnState) -> Iterator[AnswerEvent]:
-        """Send the reply about which the model was asked: it did not say that it should run."""
-        if state.doubtful_reply is not None:
-            yield from state.doubtful_reply.show_whole()
+        return self._repair(reply, written, verdict, state)
 
     def _repair(
-        self, reply: ReplyReader, verdict: UnusableReply, state: TurnState
+        self, reply: ReplyReader, written: str, verdict: UnusableReply, state: TurnState
     ) -> FinishReason | None:
-        """Ask for a better reply; returns "stop" if the prose stays. Raises `ModelFailed`."""
-        used_up = state.attempt >= self.settings.repair_attempts
-        stays = state.has_answer and state.repeated_call is None
-        asked_again = state.doubt_questioned and verdict.kind not in ("doubtful", "invalid", "cut")
-        if stays and (used_up or asked_again):
-            return "stop"
+        """Ask for a better reply. Raises `ModelFailed`."""
         metrics.REPAIRS.labels(verdict.kind).inc()
-        if used_up:
+        if not state.can_ask(written, self.settings):
+            state.standing = reply if verdict.kind == "asked" else state.standing or reply
             raise state.model_failed(verdict)
         if retry_fields := self._retry_fields(verdict):
             state.fields |= retry_fields
             state.way = JSON
-        state.add_repair(reply, verdict)
+        state.add_repair(reply, written, verdict)
         return None
 
     def _seal(self, saved: SavedProgram, program: str) -> str:
@@ -408,7 +405,8 @@ class Answerer:
         field = self.settings.retry_grammar
         toolset, policy = self.request.toolset, self.request.call_policy
         free = field == "off" or self.request.chat.shows_programs
-        if free or not toolset.tools or verdict.kind not in ("invalid", "required"):
+        is_faulty = verdict.kind == "asked" and verdict.facts["diagnostics"]
+        if free or not toolset.tools or not (is_faulty or verdict.kind in ("invalid", "required")):
             return {}
         schema = reply_schema(toolset.tools, replace(policy, required=True))
         return constraint(field, schema) if schema else {}

@@ -146,7 +146,7 @@ def _judged(
         sections.append(Section("Diagnostics", render(draft.program.diagnostics)))
     verdict = reading.verdict
     if isinstance(verdict, UnusableReply):
-        state.add_repair(reading, verdict)
+        state.add_repair(reading, reading.text, verdict)
         asking = _message(state.messages[-1])
         sections.append(Section(f"Unusable ({verdict.kind}): the model is asked again", asking))
         return Explanation(tuple(sections), usable=False)

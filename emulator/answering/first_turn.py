@@ -13,8 +13,7 @@ def first_turn(inputs: PromptInputs) -> Prompt:
     """The messages, the other fields of the upstream's request, and how the reply is read."""
     request = inputs.request
     profile = request.profile
-    withheld_fields = profile.withholds(request.settings.drop_fields) | NOT_IN_TOOL_TURNS
-    fields = request.chat.upstream_fields(withheld_fields)
+    fields = request.upstream_fields.sent(request.chat.plain_fields(), NOT_IN_TOOL_TURNS)
     fields["stream_options"] = {"include_usage": True}
     way = way_of(request, has_interpreter=inputs.session is not None)
     prompt = way.prompt(inputs, fields)

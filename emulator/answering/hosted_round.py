@@ -19,6 +19,7 @@ from emulator.core.events import (
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
+    RefusalDelta,
     ToolCall,
     Usage,
 )
@@ -80,7 +81,7 @@ class Round:
                     self._add_cell(self.code, view, last=last)
             case ModelViewReport(view):
                 self.model_view = view
-            case ContentDelta(text):
+            case ContentDelta(text) | RefusalDelta(text):
                 self.words.append(text)
             case ReasoningDelta(text):
                 self.reasoning.append(text)

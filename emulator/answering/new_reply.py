@@ -37,14 +37,13 @@ def new_reply(
         any_acts=state.way.any_call_acts,
         # A reply to a request for a block is that block, whatever its label.
         uses_label=state.uses_label and not state.attempt,
-        was_asked=state.doubt_questioned or state.quotation_questioned,
-        is_asked=state.quotations.was_asked,
+        question=state.question,
     )
     runs = ProgramRuns(
         driver,
         seed=seed,
         repeated_calls=repeated_calls(chat.messages) if asks else (),
-        quotes=state.quotations.quotes,
+        quotes=state.quotations.quotes_call,
     )
     shown = ShownProgram(request.toolset, seal if chat.shows_programs else None)
     cell = None
@@ -52,7 +51,7 @@ def new_reply(
         order = "strict" if driver.one_at_a_time else driver.order
         cell = ReplyCell(state.session, request.toolset, state.quotations, order)
     draft = Draft(
-        ReplyProgram(runs, state.quotations, shown),
+        ReplyProgram(runs, shown),
         judge,
         state.quotations,
         cell=cell,
@@ -68,8 +67,7 @@ def new_reply(
         state.call_policy,
         state.way.splitter(ReplySplitter(draft.names, reasoning_start)),
         answer_format=request.answer_format,
-        quotation_questioned=state.quotation_questioned,
-        answers_question=state.doubt_questioned,
+        question=state.question,
         unfinished_block=state.unfinished_block,
         follows_words=bool(state.unfinished_block) and state.follows_words,
     )

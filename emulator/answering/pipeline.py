@@ -47,7 +47,7 @@ from emulator.core.events import (
     RelayedChunk,
     UpstreamAccepted,
 )
-from emulator.core.known_values import KnownValues
+from emulator.core.part_cache import PartCache
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.database import Documents, Journal
 from emulator.history import History, Turns, current_turn, recall
@@ -107,7 +107,7 @@ class Pipeline:
     habits: ModelHabits = field(default_factory=ModelHabits)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     probe: ToolProbe = field(default_factory=ToolProbe)
-    known: KnownValues = field(default_factory=KnownValues)
+    part_cache: PartCache = field(default_factory=PartCache)
     """The parts of conversations that clients sent before."""
 
     def read(

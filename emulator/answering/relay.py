@@ -18,6 +18,7 @@ from emulator.core.events import (
     Finish,
     FinishReason,
     ReasoningDelta,
+    RefusalDelta,
     RelayedChunk,
     UpstreamAccepted,
     call_id,
@@ -44,8 +45,8 @@ def relay(
     Raises `PromptTooLong`, or `UpstreamFailed`, before the first item or after any.
     """
     chat = request.chat
-    profile, settings = request.profile, request.settings
-    passed_on = chat.upstream_fields(profile.withholds(settings.drop_fields))
+    profile = request.profile
+    passed_on = request.upstream_fields.sent(chat.plain_fields())
     if request.finds_stop_string:
         passed_on.pop("stop", None)
     fields = profile.rename_fields(passed_on)
@@ -133,7 +134,10 @@ def expand_relayed_chunks(
             delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            yield from words.feed(delta.get("content") or delta.get("refusal") or "")
+            yield from words.feed(delta.get("content") or "")
+            if refusal := delta.get("refusal"):
+                yield from words.end_part()
+                yield RefusalDelta(refusal)
             if reason := choice.get("finish_reason"):
                 finish_reason = "tool_calls" if calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.

@@ -8,7 +8,15 @@ from dataclasses import replace
 import structlog
 
 from emulator.core.errors import EmulatorError, ModelFailed
-from emulator.core.events import AnswerEvent, ContentDelta, Finish, Summary, UpstreamAccepted, Usage
+from emulator.core.events import (
+    AnswerEvent,
+    ContentDelta,
+    Finish,
+    RefusalDelta,
+    Summary,
+    UpstreamAccepted,
+    Usage,
+)
 from emulator.core.protocol import Message
 from emulator.rendering.transcript import render
 from emulator.upstream.usage_counter import total_usage
@@ -30,7 +38,7 @@ def summarized(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
         match event:
             case UpstreamAccepted():
                 yield event
-            case ContentDelta(delta):
+            case ContentDelta(delta) | RefusalDelta(delta):
                 text += delta
             case Finish():
                 if not text.strip():
@@ -79,8 +87,3 @@ def collected(events: Iterable[AnswerEvent]) -> tuple[str, Usage]:
             case Finish(usage=total):
                 usage = total
     return text, usage
-
-
-def introduced(summary: str) -> str:
-    """The summary as a later prompt shows it."""
-    return f"Summary of the conversation so far:\n\n{summary}"

@@ -8,10 +8,11 @@ A turn ends in one of three ways (`verdicts`):
   budget.
 
 The budget is the setting `repair_attempts`, counted in `attempt`. Whatever makes the proxy ask again
-(invalid code, a missing call, a repeated call, a quotation, a doubtful block, a truncated block)
-takes from it. When it is used up, prose that was already acceptable becomes the answer (a
-quotation, a doubtful block, which is asked about only once), a repeated call is sent, and everything else is
-an error. The messages only grow: each prompt starts with the one before.
+(diagnostics, a missing call, a repeated call, the question about a block, a truncated block) takes from it.
+When it is used up, or the model writes the same reply twice, a repeated call is sent, else the text of the
+*standing* reply is the answer: the first one, or the one that the model was asked about. Only a missing
+required call, a missing form and nothing at all are errors. The messages only grow: each prompt starts with
+the one before.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from emulator.reading.diagnostics import render
 from emulator.rendering.prompt import cell_messages
 from emulator.rendering.transcript import ModelMessage
 from emulator.reply.draft import Draft
+from emulator.reply.question import Question
 from emulator.reply.quotations import Quotations
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.verdicts import CellResult, Fault, UnusableReply
@@ -59,12 +61,12 @@ class TurnState:
     repeated_call: Draft | None = None
     """A valid call that repeats an earlier one. The model was asked about it; it is sent if no better reply
     comes."""
-    quotation_questioned: bool = False
-    """The model was asked whether it means a quoted call. Its prose is the answer unless it calls."""
-    doubt_questioned: bool = False
-    """The model was asked whether a block should run (`judge`)."""
-    doubtful_reply: ReplyReader | None = None
-    """The reply with that block. It is the answer unless the model says RUN, or calls."""
+    standing: ReplyReader | None = None
+    """The reply whose text is the answer if no better one comes."""
+    question: Question | None = None
+    """What the model was asked about that reply: words do not replace it."""
+    last_text: str | None = None
+    """The last unusable reply."""
     unfinished_block: str = ""
     """The code block in which the last reply was truncated; the next reply continues it."""
     follows_words: bool = False
@@ -98,19 +100,24 @@ class TurnState:
         )
         self.call_policy = replace(self.call_policy, required=False, name=None)
         self.attempt, self.sent, self.repair_messages, self.new_files = 0, "", [], []
-        self.doubt_questioned, self.doubtful_reply = False, None
+        self.standing, self.question, self.last_text = None, None, None
         if last:
             self.session = None
         return last
 
-    def add_repair(self, reply: ReplyReader, verdict: UnusableReply) -> None:
-        """Append an unusable reply and the request for a better one."""
+    def add_repair(self, reply: ReplyReader, written: str, verdict: UnusableReply) -> None:
+        """Append an unusable reply, as it was ``written``, and the request for a better one."""
         self.attempt += 1
+        self.last_text = written
+        self.question = verdict.facts.get("question")
+        if self.question is not None or self.standing is None:
+            self.standing = reply
+        self.sent = self.sent or reply.prose.sent
         self.unfinished_block = reply.draft.truncated_block
         self.follows_words = reply.has_words
         if reply.draft.program.has_repeated_calls:
             self.repeated_call = reply.draft
-        exchange = self.way.repair(reply.text, kind=verdict.kind, **_facts(verdict))
+        exchange = self.way.repair(written, kind=verdict.kind, **_facts(verdict))
         self.messages += exchange
         self.repair_messages += exchange
 
@@ -137,31 +144,9 @@ class TurnState:
         """The usage to report to the client, if the answer ends now."""
         return self.counter.usage(self.messages)
 
-    @property
-    def has_answer(self) -> bool:
-        """Whether the client has received an answer that stays if nothing better follows."""
-        was_questioned = self.quotation_questioned or self.doubt_questioned
-        return was_questioned and not self.call_policy.required
-
-    def confirm_quotation(
-        self, reply: ReplyReader, verdict: UnusableReply, settings: Settings
-    ) -> bool:
-        """Return True if the model may be asked whether it means a quoted or doubtful call; if it repeats it,
-        it runs.
-
-        Raises `ModelFailed` if a call is required and the budget is used up, or the doubt remains.
-        """
-        if self.attempt >= settings.repair_attempts or self.doubt_questioned:
-            if self.call_policy.required:
-                raise self.model_failed(verdict)
-            return False
-        for text in verdict.facts["quoted"]:
-            self.quotations.confirm(text)
-        self.doubt_questioned = verdict.kind == "doubtful"
-        self.doubtful_reply = reply if self.doubt_questioned else None
-        self.quotation_questioned = not self.doubt_questioned
-        self.sent = self.sent or reply.prose.sent
-        return True
+    def can_ask(self, written: str, settings: Settings) -> bool:
+        """Return True if the model may be asked for a better reply."""
+        return self.attempt < settings.repair_attempts and written != self.last_text
 
     def model_failed(self, verdict: UnusableReply) -> ModelFailed:
         """The error for an answer whose budget is used up."""
@@ -181,14 +166,13 @@ _FAILURES: dict[Fault, str] = {
     "empty": "still gave an empty answer",
     "output": "still wrote code that calls no function",
     "cut": "was still cut off in the middle of a call",
-    "quoted": "only quoted a call that tool_choice requires",
-    "doubtful": "did not say whether its block, which tool_choice requires, should run",
+    "asked": "did not say whether its block, which tool_choice requires, should run",
     "format": "gave no answer that matches response_format",
 }
 
 
 def _facts(verdict: UnusableReply) -> dict[str, Any]:
-    facts = {"diagnostics": "", "output": "", "names": [], **verdict.facts}
+    facts = {"diagnostics": "", "output": "", "names": [], "question": None, **verdict.facts}
     if not isinstance(facts["diagnostics"], str):
         facts["diagnostics"] = render(facts["diagnostics"])
     return facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from emulator.conversation.answer_format import AnswerFormat
 from emulator.conversation.call_policy import (
@@ -17,6 +17,7 @@ from emulator.conversation.call_policy import (
 from emulator.conversation.deferred_tools import DeferredTools
 from emulator.conversation.forced_call import ForcedCall
 from emulator.conversation.profiles import Profile, profile_of
+from emulator.conversation.upstream_fields import UpstreamFields
 from emulator.core.cached_property import cached_property
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import ChatCompletionRequest, Message, ToolChoice
@@ -32,6 +33,13 @@ from emulator.upstream.routes import Route
 class PromptTooLong(Exception):
     """The model would be asked with a longer prompt than `AnswerRequest.longest_prompt`. Nothing was sent,
     and no code ran that has an effect."""
+
+
+class Omitted(NamedTuple):
+    """What of a client's request has no effect: types of hosted tools, names of fields and betas."""
+
+    tools: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,16 @@ class AnswerRequest:
     @cached_property
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model, self.route.description)
+
+    @cached_property
+    def upstream_fields(self) -> UpstreamFields:
+        """Which fields of the client's request go to this route's upstream."""
+        return UpstreamFields.of(self.chat, self.profile, self.settings)
+
+    @property
+    def omitted(self) -> Omitted:
+        """What of the request has no effect, for headers."""
+        return Omitted(self.unsupported_tools, self.upstream_fields.ignored)
 
     @property
     def forced_call(self) -> ForcedCall | None:

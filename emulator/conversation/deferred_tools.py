@@ -129,7 +129,7 @@ def tool_tokens(route: Route) -> int:
     for limit in (profile.tool_tokens, route.settings.tool_tokens):
         if limit is not None:
             return limit
-    return route.context_length // 4
+    return route.listed_length // 4
 
 
 def defer_tools(

@@ -4,10 +4,14 @@ Clients that want structured output force such a call, and a model that is asked
 alone or with words, in a fence, or as ``result = {...}``. Under a forced choice these are no answer, so a
 reply without any other call is searched for the object. An object that is a call in one of the usual forms,
 ``{"name": ..., "arguments": ...}``, stays one, unless only the whole object fits the parameters.
+
+If several functions may be called, a reply that is one object and nothing else is the call of the only
+function whose schema accepts it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +24,22 @@ from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 
 
+def only_fitting_call(text: str, toolset: Toolset) -> ForcedCall | None:
+    """The call of the only function whose parameters fit the object that ``text`` is."""
+    fenced = _FENCED.fullmatch(text)
+    if fenced is None:
+        return None
+    calls = [ForcedCall(tool, toolset) for tool in toolset.tools if tool.kind == "function"]
+    fitting = [call for call in calls if call.fits(fenced["object"])]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+_FENCED = re.compile(r"\s*(?:```\w*\s*)?(?P<object>\{.*\})\s*(?:```)?\s*", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class ForcedCall:
-    """``tool`` is the only one of ``toolset``."""
+    """A call of ``tool``, which is one of ``toolset``."""
 
     tool: Tool
     toolset: Toolset
@@ -38,6 +55,14 @@ class ForcedCall:
         except Unreadable:
             return False
         return bool(found) and all(self._are_arguments(one.value) for one in found)
+
+    def fits(self, text: str) -> bool:
+        """Return True if ``text`` is one object of valid arguments."""
+        try:
+            [found] = objects(text)
+        except (Unreadable, ValueError):
+            return False
+        return self._are_arguments(found.value) and self._fits(found.value)
 
     def statement(self, text: str) -> Statement | None:
         """The call that ``text`` means; None if it has no object. Raises `Unreadable`."""

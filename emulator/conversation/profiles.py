@@ -25,6 +25,8 @@ class Profile:
     """Put instructions into a system message; otherwise before the first user message."""
     drops: frozenset[str] = frozenset()
     """Request fields that the upstream rejects."""
+    passes: frozenset[str] = frozenset()
+    """Request fields that go to the upstream although no table names them (setting ``pass_fields``)."""
     wants: frozenset[str] = frozenset()
     """The `ACCOUNT_FIELDS` that the upstream supports."""
     plain: bool = True
@@ -178,6 +180,7 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "pattern": row.pattern,
         "system": row.system,
         "drops": None if row.drops is None else frozenset(row.drops),
+        "passes": None if row.pass_fields is None else frozenset(row.pass_fields),
         "wants": None if row.account_fields is None else frozenset(row.account_fields),
         "plain": row.plain,
         "begins_inside": row.begins_inside,

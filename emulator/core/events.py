@@ -83,6 +83,13 @@ class ContentDelta:
 
 
 @dataclass(frozen=True)
+class RefusalDelta:
+    """The model refuses to answer, in a field of its own: only native and relayed replies have one."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class ToolCall:
     """One complete call, with its arguments bound and validated."""
 
@@ -298,6 +305,7 @@ AnswerEvent = (
     | RelayedChunk
     | ReasoningDelta
     | ContentDelta
+    | RefusalDelta
     | ToolCall
     | CallStarted
     | ArgumentsDelta

@@ -7,7 +7,7 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
@@ -15,7 +15,7 @@ from pydantic_core import PydanticUseDefault
 
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
-from emulator.core.known_values import KnownValues, Memos
+from emulator.core.part_cache import Memos, PartCache
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -242,6 +242,10 @@ class ChatCompletionRequest(Lenient):
     """The tools of servers by label, as the history lists them: they are not listed again."""
     shows_programs: OfOtherFronts[bool] = False
     """The client sees programs, and says which tools they may call."""
+    unlisted: OfOtherFronts[dict[str, Any]] = {}
+    """The fields of the client's request that its front's table does not name."""
+    ignored: OfOtherFronts[tuple[str, ...]] = ()
+    """The fields and betas that have no effect, by the front's tables."""
     n: int | None = Field(None, ge=1, le=128)
     stop: str | list[str] | None = None
 
@@ -268,37 +272,33 @@ class ChatCompletionRequest(Lenient):
         """The same request with another history."""
         return self.model_copy(update={"messages": [*messages]})
 
-    def upstream_fields(self, withheld_fields: Collection[str] = ()) -> dict[str, Any]:
-        """The fields that the client sent and that go upstream unchanged."""
+    def plain_fields(self) -> dict[str, Any]:
+        """The fields that the client sent, without those that the proxy handles itself."""
         fields = self.model_dump(
             exclude=_LONG, exclude_unset=True, exclude_none=True, by_alias=True
         )
-        return {
-            name: value
-            for name, value in fields.items()
-            if name not in EMULATED and name not in withheld_fields
-        }
+        return {name: value for name, value in fields.items() if name not in EMULATED}
 
 
 def parse_chat(
-    body: bytes, client: str = "", known: KnownValues | None = None
+    body: bytes, client: str = "", cache: PartCache | None = None
 ) -> ChatCompletionRequest:
     """Parse a request body. Raises `BadRequest`, whose ``param`` names the invalid place. Messages that the
     ``client`` sent before are the same objects."""
-    return parse_conversation(body, ChatCompletionRequest, client, known, context=_CHAT_CLIENT)
+    return parse_conversation(body, ChatCompletionRequest, client, cache, context=_CHAT_CLIENT)
 
 
 def parse_conversation(
-    body: bytes, model: type[M], client: str, known: KnownValues | None, context: object = None
+    body: bytes, model: type[M], client: str, cache: PartCache | None, context: object = None
 ) -> M:
     """Parse a request that has a field ``messages``, as `parse_chat` does."""
     fields = read_object(body)
     messages = fields.get("messages")
-    if known is None or not isinstance(messages, list):
+    if cache is None or not isinstance(messages, list):
         return validated(model, fields, context=context)
-    seen = known.seen(client, model.__name__, messages)
-    request = validated(model, {**fields, "messages": seen.parts}, context=context)
-    seen.keep(request.messages)  # type: ignore[attr-defined]
+    lookup = cache.look_up(client, model.__name__, messages)
+    request = validated(model, {**fields, "messages": lookup.parts}, context=context)
+    lookup.keep(request.messages)  # type: ignore[attr-defined]
     return request
 
 

@@ -36,8 +36,10 @@ def plain_calls(
     reading = _Reading(tools)
     try:
         if program.calls is not None:
+            # JSON and tags: all calls were written before any result, as native servers send them.
+            batch = int(len(program.calls) > 1)
             for line, call in enumerate(program.calls, 1):
-                reading.call(call.name, call.args, call.kwargs, line)
+                reading.call(call.name, call.args, call.kwargs, line, batch)
         else:
             for statement in program.tree.body:
                 reading.statement(statement)

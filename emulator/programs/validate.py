@@ -7,18 +7,16 @@ argument values (types, enums, patterns) when the program makes the call.
 from __future__ import annotations
 
 import ast
-import builtins
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from emulator.programs.name_resolution import bound_names
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic
+from emulator.reading.python_syntax import BUILTINS
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import walk
-
-_BUILTINS = frozenset(dir(builtins))
 
 
 def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
@@ -41,10 +39,10 @@ MAX_DIAGNOSTICS = 20
 
 @dataclass(frozen=True)
 class UnknownCall:
-    """A call of a function that does not exist; ``near`` is a tool with a similar name, if any."""
+    """A call of a function that does not exist; ``is_near`` if a tool has a similar name."""
 
     diagnostic: Diagnostic
-    near: str | None
+    is_near: bool
 
 
 def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
@@ -52,8 +50,8 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
     if _calls_only_tools(program, toolset):
         return []
     nodes = list(walk(program.tree))
-    bound = (name for node in nodes for name in _bound_names(node))
-    defined = {*_BUILTINS, *toolset.constructors, *toolset.names, *bound}
+    bound = (name for node in nodes for name in bound_names(node))
+    defined = {*BUILTINS, *toolset.constructors, *toolset.names, *bound}
     unknown = (
         _unknown(node, node.func.id, program, toolset)
         for node in nodes
@@ -62,20 +60,6 @@ def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
         and node.func.id not in defined
     )
     return list(islice(unknown, MAX_DIAGNOSTICS))
-
-
-def _bound_names(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            yield from ((alias.asname or alias.name).partition(".")[0] for alias in names)
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            yield name
-        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            yield name
 
 
 def _calls_only_tools(program: Program, toolset: Toolset) -> bool:
@@ -99,8 +83,9 @@ def _argument_errors(
 
 
 def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> UnknownCall:
-    offered = sorted(toolset.names)
-    near = next(iter(difflib.get_close_matches(name, offered, n=1)), None)
-    hint = f"did you mean {near}?" if near else f"offered are {', '.join(offered)[:600]}"
+    near = toolset.candidates(name)
+    offered = f"offered are {', '.join(sorted(toolset.names))[:600]}"
+    hint = f"did you mean {' or '.join(near)[:600]}?" if near else offered
     message = f'there is no function "{name}"'
-    return UnknownCall(program.diagnostic(message, node.lineno, node.col_offset + 1, hint), near)
+    diagnostic = program.diagnostic(message, node.lineno, node.col_offset + 1, hint)
+    return UnknownCall(diagnostic, is_near=bool(near))

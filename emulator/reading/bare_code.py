@@ -48,7 +48,7 @@ def may_be_code(head: str, whole: bool, names: ToolNames) -> Verdict:
     at += lead[-1:] in _QUOTES and head.startswith(lead[-1:], at)  # a name in quotes
     if at == len(head) or head[at:] in ("\\", ".", "-"):
         return maybe
-    if head[at] == "(" and (names.find(word.group()) or names.closest_name(word.group())):
+    if head[at] == "(" and names.find_in_code(word.group()):
         return Verdict.YES
     if "print(" in lead or "await " in lead:
         return Verdict.YES
@@ -221,10 +221,13 @@ class BareCode:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             return False
         word = WRITTEN_NAME.match(node.value)
-        slip = (
-            word and node.value[word.end() :][:1] == "(" and self._names.closest_name(word.group())
-        )
-        return bool(slip) or calls_tool(node.value, self._names)
+        if (
+            word
+            and node.value.startswith("(", word.end())
+            and self._names.find_in_code(word.group())
+        ):
+            return True
+        return calls_tool(node.value, self._names)
 
     def _is_slip(self, node: ast.expr) -> bool:
         """Return True for a call with keywords whose name is nearly an offered one. The model is
@@ -232,7 +235,7 @@ class BareCode:
         """
         match node:
             case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_]):
-                return name not in BUILTINS and self._names.closest_name(name) is not None
+                return name not in BUILTINS and self._names.find_in_code(name) is not None
         return False
 
     def _is_code(self, node: ast.stmt) -> bool:

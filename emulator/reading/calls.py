@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from emulator.core.command_tools import COMMAND_PARAMETERS
@@ -24,7 +25,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2}
 
 #: Keys that hold the function's name, in order of precedence.
 NAME_KEYS = tuple(
-    "name function function_name tool tool_name recipient_name action api func".split()
+    "name function function_name tool tool_name recipient_name action api func tool_call function_call"
+    " tool_use call".split()
 )
 #: Keys that hold the arguments, in order of precedence.
 ARGUMENT_KEYS = tuple(
@@ -153,13 +155,14 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
     python_name = names.find_near(name) or name.strip().replace("\\_", "_")
     if not python_name.isidentifier():
         raise unreadable(f"no function is called {name!r}", line=line)
+    call = LiteralCall(python_name, written_name=name)
     match _parse_arguments(arguments):
         case None:
-            call = LiteralCall(python_name)
+            pass
         case dict(mapping):
-            call = LiteralCall(python_name, kwargs=mapping)
+            call = replace(call, kwargs=mapping)
         case list(items):
-            call = LiteralCall(python_name, items)
+            call = replace(call, args=items)
         case str(text) if text.lstrip()[:1] in ("{", "["):
             raise unreadable(
                 f"the arguments of {name} are not valid JSON",
@@ -168,7 +171,7 @@ def call_statement(name: str, arguments: JSON, names: ToolNames, line: int) -> S
                 hint='write them as an object: {"argument": value}',
             )
         case scalar:
-            call = LiteralCall(python_name, [scalar])
+            call = replace(call, args=[scalar])
     source = call.source
     if _HALF.search(source):
         raise unreadable(HALF, line=line, hint="write the whole character, or both of its escapes")

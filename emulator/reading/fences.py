@@ -11,9 +11,6 @@ from emulator.reading.openings import FENCES, Fence, detect_dialect, parse_fence
 from emulator.reading.text_buffer import HOLD, TextBuffer
 from emulator.reading.tool_names import ToolNames
 
-LABEL = "tool_code"
-"""The info string of a block that runs (prompts/tools.jinja)."""
-
 
 def scan_fence(text: TextBuffer, fence: Fence, names: ToolNames) -> Scanner:
     """Scan from the opening fence. The first line that is not blank decides the dialect."""

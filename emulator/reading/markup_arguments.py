@@ -111,29 +111,3 @@ def parse_marked(text: str, at: int) -> tuple[dict[str, Any], int]:
         elif isinstance(outer, dict):
             outer[key] = value
     raise unreadable(_CUT)
-
-
-# ---------------------------------------------------------------------------- elements by name
-
-_CHILD = re.compile(r"\s*<(?P<close>/?)(?P<key>[A-Za-z_][\w.\-]{0,200})(?P<empty>\s?/)?>")
-
-
-def parse_children(text: str, at: int, parent: str) -> tuple[dict[str, Any], int]:
-    """``<city>Oslo</city>`` up to ``</parent>``. An argument ends at the first tag that closes it."""
-    found: dict[str, Any] = {}
-    while (tag := _CHILD.match(text, at)) is not None:
-        key, at = tag["key"], tag.end()
-        if tag["close"]:
-            if key == parent:
-                return found, at
-        elif tag["empty"]:
-            found[key] = ""
-        else:
-            closing = text.find(f"</{key}>", at)
-            if closing < 0:
-                raise unreadable(_CUT)
-            found[key] = unwrap(text[at:closing])
-            at = closing + len(key) + 3
-    if found or not text[at:].strip():
-        raise unreadable(_CUT)
-    return {}, at

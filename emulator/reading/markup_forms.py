@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from emulator.core.command_tools import COMMAND_PARAMETERS
 from emulator.reading.calls import JSON, find_calls
-from emulator.reading.elements import PREFIX, SUFFIX
-from emulator.reading.markup_arguments import MARK, parse_children, parse_gemma, parse_marked
+from emulator.reading.elements import ARGUMENT, PREFIX, SUFFIX, WRAPPERS, parse_children
+from emulator.reading.markup_arguments import MARK, parse_gemma, parse_marked
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.statements import unreadable
 
@@ -39,7 +39,10 @@ class MarkupForm:
     read: Read
 
 
-_JSON_FOLLOWS = re.compile(r"\s*(?:```\w*\s*)?(?=\{)")
+_WRAPPED = re.compile(rf"(?:\s*<(?:{WRAPPERS})>)?")
+_JSON_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:```\w*\s*)?(?=\{{)")
+_ARGUMENT_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:{ARGUMENT})")
+_TAG = re.compile(rf"<{PREFIX}(?P<name>[A-Za-z_]\w*)")
 _CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
 _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 
@@ -68,6 +71,8 @@ def _elements(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
+    if found is None and _CHILD_FOLLOWS.match(block.text, match.end()):
+        found = {}, match.end()
     if found is None:
         if match.end() == len(block.text.rstrip()):
             return [(name, None)], len(block.text)
@@ -77,12 +82,9 @@ def _elements(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
             hint="write it again, complete",
         )
     arguments, end = found
-    if (
-        not arguments
-        and match.lastgroup == "named"
-        and _CHILD_FOLLOWS.match(block.text, match.end())
-    ):
-        arguments, end = parse_children(block.text, match.end(), "invoke")
+    tag = _TAG.match(match.group())
+    if not arguments and tag and _CHILD_FOLLOWS.match(block.text, match.end()):
+        arguments, end = parse_children(block.text, match.end(), tag["name"])
     if not arguments:
         return _json_or_none(block, match, name)[0], end
     return [(name, arguments)], end
@@ -125,10 +127,16 @@ def _element(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     return _by_parameter(block, match, name, name)
 
 
-def _by_parameter(block: MarkupBlock, match: re.Match[str], name: str, parent: str) -> Calls:
-    """Read elements named after the parameters, up to the end of ``parent``."""
+def _by_parameter(block: MarkupBlock, match: re.Match[str], name: str, parent: str | None) -> Calls:
+    """Read the arguments in elements, up to the end of ``parent``."""
+    if _ARGUMENT_FOLLOWS.match(block.plain, match.end()):
+        found = block.elements.arguments(match.end(), framed=False)
+        if found is not None:
+            return [(name, found[0])], found[1]
     arguments, end = parse_children(block.text, match.end(), parent)
-    if not arguments and not block.text.startswith(f"</{parent}>", end - len(parent) - 3):
+    if not arguments and not block.text.startswith(
+        f"</{parent or ''}", end - len(parent or "") - 3
+    ):
         return _json_or_none(block, match, name)
     return [(name, arguments)], end
 
@@ -138,9 +146,11 @@ _PARENT = re.compile(r"<(?P<name>\w+)>\Z")
 
 def _children(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     parent = _PARENT.search(match.group())
-    if parent is None or _JSON_FOLLOWS.match(block.text, match.end()):
+    if _JSON_FOLLOWS.match(block.text, match.end()) or not _CHILD_FOLLOWS.match(
+        block.text, match.end()
+    ):
         return _json_or_none(block, match, name)
-    return _by_parameter(block, match, name, parent["name"])
+    return _by_parameter(block, match, name, parent["name"] if parent else None)
 
 
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)

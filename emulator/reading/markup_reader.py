@@ -7,14 +7,16 @@ taken for a tag.
 
 from __future__ import annotations
 
+import ast
 import re
 
 from emulator.reading.calls import call_statement, unfold
 from emulator.reading.data_readers import read_python
+from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.markup_forms import FORMS, MarkupForm
-from emulator.reading.python_syntax import calls_tool
-from emulator.reading.statements import Statement, Unreadable, unreadable
+from emulator.reading.python_syntax import BUILTINS, calls_tool, dotted_name, parse
+from emulator.reading.statements import NoCall, Statement, Unreadable
 from emulator.reading.tool_names import ToolNames
 
 _BEGINS = re.compile("|".join(form.opening for form in FORMS), re.MULTILINE)
@@ -42,7 +44,9 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
             break
         form = _BY_KEY[str(match.lastgroup)]
         if form.key == "python":
-            return found + _python(block, match.start())
+            python = _python(block, match.start())
+            found += python if any(_is_call(one, names) for one in python) else []
+            break
         name = re.sub(r":\d{1,6}\Z", "", _name_of(block, match, form))
         is_command = form.key == "element" and names.runs_commands(name)
         if form.key in _OFFERED_ONLY and not (names.find(name) or is_command):
@@ -57,11 +61,9 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
         ]
         at = max(at, match.start() + 1)
     if not found:
-        raise unreadable(
-            "there is no call in this block",
-            source_line=text.strip().split("\n")[0][:200],
-            hint='write {"name": "function", "arguments": {"argument": value}} between the tags',
-        )
+        hint = 'write {"name": "function", "arguments": {"argument": value}} between the tags'
+        first = text.strip().split("\n")[0][:200]
+        raise NoCall([Diagnostic("there is no call in this block", 1, 0, first, hint)])
     return found
 
 
@@ -88,6 +90,16 @@ def _as_python(block: MarkupBlock) -> list[Statement]:
     except Unreadable:
         return []
     return found if any(calls_tool(one.source, block.names) for one in found) else []
+
+
+def _is_call(statement: Statement, names: ToolNames) -> bool:
+    """Return True if Python calls a tool, or is nothing but a name and its arguments."""
+    match parse(statement.source).body:
+        case [ast.Expr(value=ast.List(elts=[ast.Call() as call, *_]) | (ast.Call() as call))]:
+            name = dotted_name(call.func)
+            if name and name not in BUILTINS:
+                return True
+    return calls_tool(statement.source, names)
 
 
 def _python(block: MarkupBlock, start: int) -> list[Statement]:

@@ -18,6 +18,10 @@ from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 
 # ---------------------------------------------------------------------------- fences
 
+MARK = "tool_code"
+"""The info string of a block that runs (prompts/tools.jinja), whatever the syntax in it."""
+MARK_TAG = f"<{MARK}>"
+_MARK_INFO = re.compile(rf"\{{?\.?{MARK}\}}?:?")
 EXAMPLE = "example"
 """The info string of code that a model shows (prompts/tools.jinja), and its dialect: nothing in it runs."""
 _EXAMPLE_INFO = re.compile(
@@ -28,12 +32,12 @@ _EXAMPLE_INFO = re.compile(
 #: Info string of a fence -> dialect; "" means that the first line decides. A fence with another info
 #: string is prose unless its first line calls an offered function.
 FENCES = {
-    **dict.fromkeys(("python", "py", "python3", "ipython", "pycon", "tool_code"), "python"),
+    **dict.fromkeys(("python", "py", "python3", "ipython", "pycon"), "python"),
     **dict.fromkeys(("json", "jsonc", "json5", "jsonl"), "json"),
     **dict.fromkeys(("xml", "tool_call", "tool_calls", "tool", "tools", "tool_use"), ""),
     **dict.fromkeys(("function", "function_call", "function_calls", "functions", "call"), ""),
     **dict.fromkeys(("yaml", "yml"), "yaml"),
-    **dict.fromkeys(("", "code"), ""),
+    **dict.fromkeys(("", "code", MARK), ""),
     EXAMPLE: EXAMPLE,
 }
 
@@ -66,6 +70,8 @@ def parse_fence(line: str, names: ToolNames) -> Fence | None:
         return None
     indent, run, language = match["indent"], match["run"], match["lang"].lower()
     begin = match.end("gap")
+    if _MARK_INFO.fullmatch((language + match["rest"].lower()).strip()):
+        return Fence(indent, run, MARK, line)
     if names.find(match["lang"]) and not match["rest"].strip() and language not in _KNOWN:
         return Fence(indent, run, "", line[:begin], line[begin:])  # the name, then the arguments
     if match["rest"].startswith("(") and names.find(match["lang"]):
@@ -85,7 +91,7 @@ def begins_with_call(text: str, names: ToolNames) -> bool:
     """
     bare = re.sub(r"^(?:\s|[\[(]|await |print\(|[^\W\d]\w* = )*", "", text)
     word = WRITTEN_NAME.match(bare)
-    return bool(word and names.find(word.group()) and bare.startswith("(", word.end()))
+    return bool(word and names.find_in_code(word.group()) and bare.startswith("(", word.end()))
 
 
 def is_example(info: str) -> bool:
@@ -117,7 +123,7 @@ def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -
     text = line.strip()
     if is_example(info):
         return EXAMPLE
-    if text.startswith(_DOCUMENTS):
+    if text.startswith(_DOCUMENTS) and language != MARK:
         return None
     if names.patch and _PATCH_START.match(text):
         return "patch"
@@ -129,7 +135,7 @@ def detect_dialect(line: str, language: str, names: ToolNames, info: str = "") -
     if dialect == "":
         dialect = next((name for form, name in _DETECTED if form.match(text)), "python")
         # ```tool_call, a line with the name, then the arguments as JSON
-        if dialect == "python" and names.find(text.rstrip(":")):
+        if dialect == "python" and names.find_near(text.rstrip(":")):
             return "markup"
     return dialect
 
@@ -184,7 +190,7 @@ def match_json(head: str, whole: bool, names: ToolNames) -> Verdict:
         if key in CALLS_KEYS or names.find(key):
             return Verdict.YES
     elif value is not None and key in NAME_KEYS:
-        return Verdict.YES if not names or names.find(value) else Verdict.UNSURE
+        return Verdict.YES if not names or names.find_near(value) else Verdict.UNSURE
     return Verdict.UNSURE if key in _KEYS_BEFORE_NAME else Verdict.NO
 
 
@@ -194,16 +200,10 @@ def names_call(text: str, names: ToolNames) -> bool:
     """
     if (names.command or names.patch) and _COMMAND.match(text):
         return True
-    if any(not names or names.find(match["name"]) for match in _NAMED.finditer(text)):
+    if any(not names or names.find_near(match["name"]) for match in _NAMED.finditer(text)):
         return True
-    named = _NAMED.search(text)
-    if named is None or not _ARGUMENTS.search(text) or _DESCRIPTION.search(text):
-        return False
-    # {"name": "Alice", "arguments": {...}} is an answer; "get_wether" and "do_it" are meant as calls.
-    name = named["name"]
-    return names.closest_name(name) is not None or bool(
-        re.fullmatch(r"[a-z]+(?:[_.][a-z0-9]+)+", name)
-    )
+    # An unknown name counts if all the rest of a call is there: the model is asked about it.
+    return bool(_NAMED.search(text) and _ARGUMENTS.search(text) and not _DESCRIPTION.search(text))
 
 
 _REACT = re.compile(r"[ \t]*\**Action[ \t]*\d*\**:\**[ \t]*(?P<name>[^\n]*)\n?", re.IGNORECASE)

@@ -45,8 +45,11 @@ from emulator.reading.fences import scan_fence
 from emulator.reading.openings import (
     FENCES,
     LINES,
+    MARK,
+    MARK_TAG,
     PLAIN_LINE_START,
     Fence,
+    detect_dialect,
     match_json,
     parse_fence,
 )
@@ -58,6 +61,7 @@ from emulator.reading.tags import (
     REASONING,
     SILENT,
     SILENT_LINES,
+    Tag,
     Tags,
     may_be_element,
 )
@@ -314,7 +318,8 @@ class Splitter:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO
         if element is not None:
             self._saw_block = True
-            return blocks.scan_tagged(self._text, element)
+            is_mark = element.opening == MARK_TAG
+            return self._marked(element) if is_mark else blocks.scan_tagged(self._text, element)
         if tag in REASONING:
             return self._reasoning_tag(str(tag))
         if tag in SILENT or (tag in SILENT_LINES and self._text.last in ("", "\n")):
@@ -324,6 +329,15 @@ class Splitter:
         if tag in LEFTOVER or tag in LEFTOVER_LINES:
             return self._leftover(str(tag))
         return self._unopened_close(str(tag))
+
+    def _marked(self, element: Tag) -> Scanner:
+        """The first line of a marked block decides its dialect."""
+        after = len(element.opening)
+        line = yield from self._text.next_line(after)
+        if line is not None and not line.strip():
+            line = yield from self._text.next_line(after + len(line))
+        dialect = detect_dialect(line or "", MARK, self._names) or element.dialect
+        return (yield from blocks.scan_tagged(self._text, replace(element, dialect=dialect)))
 
     def _leftover(self, token: str) -> Scanner | Verdict:
         if token in LEFTOVER_LINES and self._text.last not in ("", "\n"):

@@ -23,6 +23,8 @@ class LiteralCall:
     name: str
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    written_name: str = field(default="", compare=False)
+    """The name as the model wrote it."""
 
     @property
     def source(self) -> str:
@@ -56,6 +58,10 @@ class Unreadable(Exception):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__(render(self.diagnostics))
+
+
+class NoCall(Unreadable):
+    """Text between the marks of a call that does not read as one: a sentence about calls, for example."""
 
 
 def unreadable(

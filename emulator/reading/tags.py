@@ -162,6 +162,7 @@ _endless = partial(Tag, dialect="markup", endless=True)
 _tokens = partial(Tag, dialect="markup")
 
 TAGS: tuple[Tag, ...] = (
+    _element("functions"),
     _element("tool_code", "python", framed=True),
     _element("execute", "python", framed=True),
     _element("code", "python", framed=True),
@@ -252,7 +253,7 @@ class Tags:
         if match is not None:
             return Tag(match.group(), "markup", (f"</{match['name']}>",))
         match = _SLIP.match(head) if names else None
-        if match is not None and names and names.closest_name(match["name"]):
+        if match is not None and names and names.find_near(match["name"]):
             return Tag(match.group(), "markup", (f"</{match['name']}>",), by_name=True)
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
@@ -16,16 +15,13 @@ from emulator.reading.lexing import outside_strings_only
 WRITTEN_NAME = re.compile(r"[^\W\d](?:\w|\\_)*(?:[.\-][^\W\d](?:\w|\\_)*)*")
 
 
-#: The similarity of a misspelt name to an offered one, and the length of names that are compared.
-_SIMILARITY, _SHORTEST, _LONGEST = 0.84, 4, 100
-
-
 class ToolNames(Collection[str]):
     """The offered names. As a collection: every spelling that means one of them.
 
     `names` are Python names, or a mapping of written (wire) name to Python name. ``models`` are the names
-    of the classes that the stubs show. ``forced``: one function is offered and must be called, so that an
-    object without its name may be its arguments.
+    of the classes that the stubs show, ``readers`` those of tools that declare that they only read.
+    ``forced``: one function is offered and must be called, so that an object without its name may be its
+    arguments.
     """
 
     def __init__(
@@ -33,13 +29,14 @@ class ToolNames(Collection[str]):
         names: Collection[str] = (),
         models: frozenset[str] = frozenset(),
         *,
+        readers: frozenset[str] = frozenset(),
         forced: bool = False,
     ) -> None:
         self.models = models
         self.forced = forced
         pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
         self._python = {name: name for name in pairs.values()} | pairs
-        self._spellings = Spellings(self._python)
+        self._spellings = Spellings(self._python, readers)
         odd = [name for name in self._python if not name.replace(".", "_").isidentifier()]
         odd.sort(key=len, reverse=True)  # the longest match wins
         self._odd = (
@@ -71,8 +68,12 @@ class ToolNames(Collection[str]):
         return self._spellings.find(written)
 
     def find_near(self, written: str) -> str | None:
-        """As `find`, for a name that is data: it may differ in case and in the marks between words."""
+        """As `find`, for a name in data, which may be written in another way (`Spellings`)."""
         return self._spellings.find_near(written)
+
+    def find_in_code(self, written: str) -> str | None:
+        """As `find_near`, for a name in Python."""
+        return self._spellings.find_in_code(written)
 
     @cached_property
     def command(self) -> str | None:
@@ -99,14 +100,6 @@ class ToolNames(Collection[str]):
             return True
         return any(known.startswith(name) for known in (*self._python, *NAMESPACES))
 
-    def closest_name(self, written: str) -> str | None:
-        """Return the offered name of which ``written`` may be a misspelling, or None."""
-        if len(written) < _SHORTEST or len(written) > _LONGEST:
-            return None
-        return next(
-            iter(difflib.get_close_matches(written, self._python, n=1, cutoff=_SIMILARITY)), None
-        )
-
     def respell(self, source: str) -> str:
         """Replace offered names that are not valid Python, such as ``get-time``, outside strings."""
         if self._odd is None:
@@ -121,8 +114,10 @@ class ToolNames(Collection[str]):
 def cached_tool_names(
     names: frozenset[str] | tuple[tuple[str, str], ...],
     models: frozenset[str] = frozenset(),
+    readers: frozenset[str] = frozenset(),
     *,
     forced: bool = False,
 ) -> ToolNames:
     """Return the ToolNames of Python names, or of pairs (written name, Python name)."""
-    return ToolNames(dict(names) if isinstance(names, tuple) else names, models, forced=forced)
+    pairs = dict(names) if isinstance(names, tuple) else names
+    return ToolNames(pairs, models, readers=readers, forced=forced)

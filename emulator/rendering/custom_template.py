@@ -14,7 +14,7 @@ import structlog
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from emulator.reading.fences import LABEL
+from emulator.reading.openings import MARK
 from emulator.rendering.model_template import NoTools, tools_prompt
 from emulator.rendering.python_calls import fenced
 from emulator.settings.settings import Settings
@@ -80,9 +80,9 @@ def check_templates(settings: Settings) -> None:
 @lru_cache(maxsize=64)
 def teaches_label(path: str) -> bool:
     """Return True if the template at ``path`` tells the model how to label what runs. Logs once if not."""
-    if LABEL in Path(path).expanduser().read_text():
+    if MARK in Path(path).expanduser().read_text():
         return True
-    log.info("any valid call in a block acts", template=path, reason=f"it does not name {LABEL}")
+    log.info("any valid call in a block acts", template=path, reason=f"it does not name {MARK}")
     return False
 
 

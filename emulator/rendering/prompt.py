@@ -153,3 +153,8 @@ def _without_system(instructions: str, history: Sequence[ModelMessage]) -> list[
     rest = [{**m, "role": "user"} if m["role"] == "system" else m for m in history[len(opening) :]]
     head = [{"role": "user", "content": content} for content in (*opening, instructions)]
     return merged([*head, *rest])
+
+
+def introduced(summary: str) -> str:
+    """The summary as a later prompt shows it."""
+    return f"Summary of the conversation so far:\n\n{summary}"

@@ -87,13 +87,6 @@ def transcript(
     return merged([*rendered, *_rendered(messages[at:], summaries, toolset, message)])
 
 
-def render_calls(messages: Sequence[Message], toolset: Toolset) -> list[str]:
-    """The assistant's calls, as `transcript` writes them."""
-    return [
-        write_call(function, toolset) for message in messages for _, function in _calls(message)
-    ]
-
-
 def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str, RenderedResult]:
     """The results in ``messages`` by call id; ``messages`` contain the calls too."""
     summaries: dict[str, str] = {}
@@ -161,7 +154,7 @@ def _rendered(
         flush()
         # Text parts become one text: not every chat template accepts a list.
         content: Any = message.content if message.other_parts else message.text
-        if calls := [function for _, function in _calls(message)]:
+        if calls := [function for _, function in calls_of(message)]:
             summaries |= _summaries(message, toolset)
         if message.role == "assistant" and write is not None:
             content = write(message.text, calls, toolset)
@@ -185,7 +178,7 @@ def _is_result(message: Message) -> bool:
     return message.role in ("tool", "function")
 
 
-def _calls(message: Message) -> Iterator[tuple[str, FunctionCall]]:
+def calls_of(message: Message) -> Iterator[tuple[str, FunctionCall]]:
     """A message's calls, each with the id or name that its result refers to."""
     for call in message.tool_calls or ():
         if (function := call.as_function) is not None:
@@ -203,7 +196,7 @@ def _summaries(message: Message, toolset: Toolset) -> dict[str, str]:
 
 
 def _summaries_of_calls(message: Message, toolset: Toolset) -> dict[str, str]:
-    calls = [(key, summarize_call(function, toolset)) for key, function in _calls(message)]
+    calls = [(key, summarize_call(function, toolset)) for key, function in calls_of(message)]
     counts = Counter(text for _, text in calls)
     seen: Counter[str] = Counter()
     summaries: dict[str, str] = {}

@@ -11,8 +11,9 @@ are sent, as soon as the block is known to run, until
 * the program is rejected: its diagnostics say why;
 * the reply is truncated: ``truncated_block`` is the block to continue, and only complete statements count.
 
-A block that is neither is returned as text, one about which the model is asked as `HeldText`:
-`run_doubtful` runs it after all.
+A block that is neither is returned as text, also one about which the model is asked: `run_asked` runs it
+after all. A marked block that does not run, or a whole reply that is asked about, is `withheld`: it is shown
+if no better reply comes.
 """
 
 from __future__ import annotations
@@ -20,17 +21,26 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Literal
 
-from emulator.conversation.forced_call import ForcedCall
+from emulator.conversation.forced_call import ForcedCall, only_fitting_call
 from emulator.core.events import AnswerEvent, ToolCall
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic
-from emulator.reading.fences import LABEL
 from emulator.reading.open_text import SYNTAXES
+from emulator.reading.openings import MARK
 from emulator.reading.readers import READERS, Unreadable
 from emulator.reply.continuation import TAIL
 from emulator.reply.draft_block import DraftBlock
 from emulator.reply.early_call import EarlyCall
-from emulator.reply.judge import BlockOutcome, Decision, Judge, Place
+from emulator.reply.judge import (
+    FAULTY,
+    NO_CALL,
+    UNMARKED,
+    BlockOutcome,
+    Decision,
+    Judge,
+    Place,
+)
+from emulator.reply.question import Question
 from emulator.reply.quotations import Quotations
 from emulator.reply.recording import record_block, record_shown
 from emulator.reply.reply_cell import ReplyCell
@@ -38,12 +48,6 @@ from emulator.reply.reply_program import ReplyProgram, incomplete_call
 from emulator.reply.statement_reader import StatementReader
 from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.tools.tool import Tool
-
-
-class HeldText(str):
-    """A block about which the model is asked: the user reads it if it does not run."""
-
-    __slots__ = ()
 
 
 class Draft:
@@ -69,7 +73,7 @@ class Draft:
         self._cell = cell
         self._judge = judge
         self._quotations = quotations
-        self._shown = shown
+        self.shown = shown
         self._forced = forced
         self._reader = StatementReader(
             program.toolset, quotations, program.foreign, forced=forced is not None
@@ -84,11 +88,12 @@ class Draft:
         """The block that is being read."""
         self._unsettled: list[DraftBlock] = []
         """Blocks in a row about which the rest of the reply decides."""
-        self._quoted: list[DraftBlock] = []
-        """The blocks in which another author's calls were found."""
-        self._doubtful: list[DraftBlock] = []
+        self._asked: list[DraftBlock] = []
         """The blocks about which the model is asked."""
-        self._shown_after_calls = False
+        self.withheld: list[DraftBlock] = []
+        """The blocks that neither run nor are shown yet."""
+        self._is_partial = False
+        """A block ran only in part: no program is kept."""
         self._last_dialect = "python"
 
     @property
@@ -113,12 +118,13 @@ class Draft:
     def is_done(self) -> bool:
         """Whether the rest of the reply can be skipped: the code waits for results, or is rejected.
 
-        The current block is still read to its end, because its rest runs when the results arrive.
+        The current block is still read to its end: its rest runs when the results arrive, or is shown if no
+        better reply comes.
         """
-        if self.program.diagnostics:
-            return True
         if self._block is not None:
             return False
+        if self.program.diagnostics:
+            return True
         if self._cell is not None and self._cell.has_code:
             return True
         return self.program.waits and not (self._unsettled or self.expects_blocks)
@@ -145,7 +151,11 @@ class Draft:
             return False
         if self._cell is not None and dialect == "python":
             return False  # what became of the calls before it decides whether it is a cell
-        return not DraftBlock(dialect, READERS[dialect](self.names), [raw], True).is_trusted
+        return not self.is_marked(dialect, raw)
+
+    def is_marked(self, dialect: str, raw: str) -> bool:
+        """Return True if a block that begins like this says that it runs."""
+        return DraftBlock(dialect, READERS[dialect](self.names), [raw], True).is_marked
 
     @property
     def verdict(self) -> Verdict | None:
@@ -160,21 +170,24 @@ class Draft:
             return UnusableReply("invalid", facts)
         if self.truncated_block:
             return UnusableReply("cut", {"tail": self.truncated_block[-TAIL:]})
-        if self._quoted and not self.has_code:
-            quoted = [text for block in self._quoted for text in block.quoted]
-            return UnusableReply("quoted", {"quoted": quoted})
-        if self._doubtful and not self.has_code:
-            blocks = [(block.cell or block.inner).strip() for block in self._doubtful]
-            faults = [fault for block in self._doubtful for fault in self._faults(block)]
-            return UnusableReply("doubtful", {"quoted": blocks, "diagnostics": faults})
+        if self._asked and not self.has_code:
+            return self._ask_about(self._asked)
         if program.has_code:
             return UnusableReply("output", {"diagnostics": program.output})
         return None
 
+    def _ask_about(self, blocks: Sequence[DraftBlock]) -> UnusableReply:
+        texts = tuple((block.cell or block.inner).strip() for block in blocks)
+        is_quoted = any(block.is_quoted for block in blocks)
+        # A quotation's faults would teach the model to make a call of what another author wrote.
+        faults = [] if is_quoted else [one for block in blocks for one in self.faults(block)]
+        question = Question(texts, is_quoted=is_quoted, has_faults=bool(faults))
+        return UnusableReply("asked", {"question": question, "diagnostics": faults})
+
     def saved_program(self) -> SavedProgram | None:
         """The program to resume when its results arrive; None if it was not read to its end. A cell is not
         stored: it waits in its kernel."""
-        unread = self.truncated_block or self._quoted or self._shown_after_calls
+        unread = self.truncated_block or self._is_partial
         return None if unread or not self.program.calls else self.program.saved()
 
     # The blocks
@@ -185,7 +198,7 @@ class Draft:
         """Start a block; ``in_a_row`` if there is no prose between it and the previous block."""
         block = DraftBlock(dialect, READERS[dialect](self._reader.names), [raw], in_a_row)
         self._block = block
-        if block.label == LABEL:  # later blocks of the conversation are judged by it
+        if block.label == MARK:  # later blocks of the conversation are judged by it
             self.uses_label = self._judge.uses_label = True
         if self._cell is not None:
             is_python = self._cell.is_python(block) and not self.program.calls
@@ -198,7 +211,7 @@ class Draft:
                 self.program.toolset,
                 self.program.first_id,
                 is_free=lambda tool: self._is_free(block, tool),
-                quotes=self._quotations.begins_call,
+                quotes=self._quotations.quotes_beginning,
                 streams=self._stream_arguments,
             )
 
@@ -207,6 +220,7 @@ class Draft:
         if self.program.repeats_tool(tool.name):
             return False
         block.tools.add(tool.python_name)
+        block.calls_tool = True
         return self._judge.decides_early(block)
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
@@ -215,6 +229,8 @@ class Draft:
         block = self._opened()
         block.pieces.append(raw)
         block.text.append(text)
+        if self.program.diagnostics:
+            return
         if self._cell is not None:
             yield from self._cell.feed(text)
             return
@@ -242,29 +258,40 @@ class Draft:
         block = self._opened()
         block.pieces.append(raw)
         self._block = None
+        if self.program.diagnostics:
+            record_block(block.dialect, block.pieces, block.statements, block.error)
+            self._withhold(block, asked=False)
+            return
         if self._cell is not None:
             # After calls a block is a part of their program: it waits for their results.
             may_be_cell = not self.program.calls
             if may_be_cell and (yield from self._end_cell(self._cell, block, cut_off=cut_off)):
                 return
             self._reader.feed(block, block.inner)
-        self._last_dialect = block.dialect
+        self._last_dialect, block.is_cut = block.dialect, cut_off
         if not cut_off:
             self._reader.close(block)
-        elif block.is_program or block.means_a_call(self._reader.names) or self._forced:
+        elif self._judge.means_call(block) or self._forced:
             # The last statement may look complete and still be truncated.
             self.truncated_block = block.raw
         record_block(
             block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        open_ = bool(self._unsettled) or self._judge.decide(block).outcome is BlockOutcome.OPEN
-        is_call = block.is_program or block.means_a_call(self._reader.names)
         if cut_off:
             yield from self.settle(Place.LAST)
-        elif open_ and is_call and not block.is_committed:
+        elif self._is_open(block):
             self._unsettled.append(block)
             return
         yield from self._settle(block, Place.LAST, cut_off=cut_off)
+
+    def _is_open(self, block: DraftBlock) -> bool:
+        """Return True if what follows a block decides about it: whether it runs, or whether it is shown
+        before the model is asked."""
+        decision = self._decide(block)
+        if block.is_committed or decision.outcome is BlockOutcome.SHOWN:
+            return False
+        is_asked = decision.outcome is BlockOutcome.ASKED and not block.is_marked
+        return is_asked or decision.outcome is BlockOutcome.OPEN or bool(self._unsettled)
 
     def settle(self, place: Place) -> Iterator[AnswerEvent | str]:
         """Decide what the last blocks are. Yields as `end_block` does."""
@@ -285,12 +312,9 @@ class Draft:
             yield from cell.abandon(has_code=cut_off)
             return was_sent and code is not None
         cell.mark(block, code)
-        if block.is_quoted:
-            self._quoted.append(block)
-            if cell.is_started:
-                yield from cell.abandon(has_code=False)
-            else:
-                yield block.as_shown
+        if block.is_quoted and cell.is_started:  # the client has seen it
+            yield from cell.abandon(has_code=False)
+            self._asked.append(block)
         else:
             yield from self._settle_cell(cell, block)
         return True
@@ -301,10 +325,18 @@ class Draft:
         decision = self._judge.decide_cell(block, place)
         if decision.outcome is BlockOutcome.RUNS or cell.is_started:
             yield from cell.accept(block)
-        elif decision.outcome is BlockOutcome.OPEN:
+        elif place is None and decision.outcome is not BlockOutcome.SHOWN:
             self._unsettled.append(block)
+        elif decision.outcome is BlockOutcome.SHOWN:
+            yield from self._show(block, decision)
         else:
-            yield self._show(block, decision)
+            yield from self._ask(block, decision, place or Place.LAST)
+
+    def _decide(self, block: DraftBlock, place: Place | None = None) -> Decision:
+        """Judge a block. What runs without a mark must have no fault."""
+        decision = self._judge.decide(block, place)
+        may_be_faulty = decision in UNMARKED and not (block.has_run or self.program.calls)
+        return FAULTY if may_be_faulty and self.faults(block) else decision
 
     def _settle(
         self, block: DraftBlock, place: Place, *, cut_off: bool = False
@@ -312,65 +344,56 @@ class Draft:
         if self._forced and not cut_off and self._is_object(block, self._forced):
             yield block.as_shown
             return
-        means_call = block.is_program or block.means_a_call(self._reader.names)
-        unknown = [] if means_call or cut_off else self._judge.unknown_calls(block)
-        decision = self._judge.decide(block, place)
-        runs = block.is_committed or decision.outcome is BlockOutcome.RUNS
-        if block.is_quoted and decision.outcome is not BlockOutcome.SHOWN:
-            self._quoted.append(block)
-            runs, unknown = True, []
-        if runs or not (means_call or unknown):
-            yield from self._run_block(block, unknown, means_call=means_call, cut_off=cut_off)
-        elif decision.outcome is BlockOutcome.SHOWN or not cut_off:
-            yield self._show(block, decision)
+        decision = self._judge.decide(block, place) if cut_off else self._decide(block, place)
+        if block.is_committed or decision.outcome is BlockOutcome.RUNS:
+            if block.has_statements or not cut_off:
+                yield from self._run_block(block, cut_off=cut_off)
+        elif decision.outcome is BlockOutcome.SHOWN:
+            if decision is not NO_CALL or not self.truncated_block:
+                yield from self._show(block, decision)
+        elif not cut_off:
+            yield from self._ask(block, decision, place)
 
-    def _run_block(
-        self, block: DraftBlock, unknown: Sequence[Diagnostic], *, means_call: bool, cut_off: bool
-    ) -> Iterator[AnswerEvent | str]:
-        """Run a block; a block that is no call is text."""
+    def _run_block(self, block: DraftBlock, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
+        """Run a block, or reject it."""
         program = self.program
-        if means_call and not cut_off and block.error:
-            program.reject(block.error.diagnostics, block.added_to(program.so_far))
-        elif block.is_program:
+        is_readable = block.error is None and block.statements
+        faults = [] if is_readable or cut_off else self.faults(block)
+        if faults:
+            program.reject(faults, block.added_to(program.so_far))
+        else:
             yield from self._run(block)
-            if not program.diagnostics and (program.calls or not block.is_quoted):
+            if not program.diagnostics and not (block.is_quoted and not program.calls):
                 program.append(block)
-            elif block.is_quoted and not program.calls:
-                yield block.as_shown
-        elif self.truncated_block:
-            pass  # neither a call nor prose
-        elif unknown:
-            program.reject(unknown)
-        elif not program.has_open_call:
-            self._judge.remember_shown(block)
-            yield block.as_shown
+        if not program.calls:  # a call is quoted, the block is rejected, or it called nothing
+            self._withhold(block, asked=block.is_quoted)
         if program.has_open_call and not self.truncated_block:
             raise incomplete_call("it did not become a call")
 
     def _run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
         yield from self.program.run(block)
-        if block.is_quoted and block not in self._quoted:
-            self._quoted.append(block)
+        self._is_partial |= block.is_quoted
 
-    def run_doubtful(self) -> Iterator[AnswerEvent]:
+    def run_asked(self) -> Iterator[AnswerEvent]:
         """Run the blocks about which the model was asked: it said that they should."""
-        blocks, self._doubtful = self._doubtful, []
+        blocks, self._asked, self.withheld, self._is_partial = self._asked, [], [], False
         self.program.allow_all_calls()
         for block in blocks:
+            block.confirm()
             if self._cell is not None and block.cell is not None:
                 yield from self._cell.accept(block)
-                continue
-            unknown = () if block.is_program or block.error else self._judge.unknown_calls(block)
-            for event in self._run_block(block, unknown, means_call=True, cut_off=False):
-                if not isinstance(event, str):
-                    yield event
+            else:
+                yield from self._run_block(block)
 
     def read_object(self, prose: str) -> Iterator[AnswerEvent]:
-        """Make the forced call, if the reply has no other and its prose is an object (`forced_call`)."""
-        if self._forced is None or self.verdict is not None:
+        """Make the call of which the prose has the arguments, if the reply has no other (`forced_call`)."""
+        if self.verdict is not None or self._cell is not None:
+            return
+        forced = self._forced or only_fitting_call(prose, self.program.toolset)
+        if forced is None:
             return
         try:
-            statement = self._forced.statement(prose)
+            statement = forced.statement(prose)
         except Unreadable as error:
             self.program.reject(error.diagnostics)
             return
@@ -380,7 +403,7 @@ class Draft:
         self._reader.add(block, [statement])
         record_block(block.dialect, block.pieces, [statement], quoted=block.is_quoted)
         if block.is_quoted:
-            self._quoted.append(block)
+            self._withhold(block, asked=True)
             return
         yield from self._run(block)
         if not self.program.diagnostics:
@@ -402,23 +425,41 @@ class Draft:
         assert self._block is not None, "the splitter starts a block before it feeds it"
         return self._block
 
-    def _show(self, block: DraftBlock, decision: Decision) -> str:
-        """The text of a block that does not run, or not yet."""
+    def _show(self, block: DraftBlock, decision: Decision) -> Iterator[str]:
+        """The text of a block that does not run."""
+        if self.program.has_open_call:
+            raise incomplete_call("it did not become a call")
         self.truncated_block = ""
         record_shown(decision.row)
         self._judge.remember_shown(block)
-        self._shown_after_calls |= block.has_run
-        text = self._shown(block)
-        if decision.outcome is BlockOutcome.ASKED:
-            self._doubtful.append(block)
-            self._judge.has_asked = True
-            return HeldText(text)
-        return text
+        self._is_partial |= block.has_run
+        yield block.as_shown if decision is NO_CALL else self.shown(block)
 
-    def _faults(self, block: DraftBlock) -> list[Diagnostic]:
+    def _ask(
+        self, block: DraftBlock, decision: Decision, place: Place
+    ) -> Iterator[AnswerEvent | str]:
+        """Ask about a block. Among words it is shown at once; a whole reply and a marked block wait."""
+        self._judge.has_asked = True
+        if place is Place.ALONE or block.is_marked:
+            record_shown(decision.row)
+            self._withhold(block, asked=True)
+        else:
+            self._asked.append(block)
+            yield from self._show(block, decision)
+
+    def _withhold(self, block: DraftBlock, *, asked: bool) -> None:
+        """Show a block only if no better reply comes."""
+        self._judge.remember_shown(block)
+        self.withheld.append(block)
+        if asked:
+            self._asked.append(block)
+
+    def faults(self, block: DraftBlock) -> list[Diagnostic]:
         """What keeps a block from running, as far as it can be seen without running it."""
         if block.cell is not None:
             return []
         if block.error:
             return list(block.error.diagnostics)
-        return self.program.faults(block) if block.is_program else self._judge.unknown_calls(block)
+        if not block.has_statements:
+            return [Diagnostic("there is no statement in this block", 1, 0, "", None)]
+        return self.program.faults(block)

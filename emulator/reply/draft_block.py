@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from emulator.core.cached_property import cached_property
 from emulator.programs.program import Program
 from emulator.reading.diagnostics import Diagnostic, locate
-from emulator.reading.fences import LABEL
-from emulator.reading.openings import begins_with_call
+from emulator.reading.openings import MARK, MARK_TAG
 from emulator.reading.own_names import OwnNames
 from emulator.reading.python_reader import PythonReader
-from emulator.reading.readers import Reader, Statement, Unreadable, mentions_tool
+from emulator.reading.readers import Reader, Statement, Unreadable
+from emulator.reading.statements import NoCall
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
 from emulator.reply.early_call import EarlyCall
 
-_LABELS = frozenset(f"{LABEL} tool_call tool_calls tool_use function_call function_calls".split())
+_LABELS = frozenset(f"{MARK} tool_call tool_calls tool_use function_call function_calls".split())
 """Some models label calls so without being told."""
-_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<label>[^\s({]*)")
+_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[ \t]*(?P<label>\{?[^\s({]*)")
 _BARE_CALL = re.compile(r"\s*[\w.\-]+\s*[:({]")
 """A name and its arguments, as prose may have them: ``f {"a": 1}``."""
 _OWN_SYNTAX = frozenset({"markup", "react", "patch", "leftover"})
-# A block of these dialects is not necessarily meant as a call.
-_AMBIGUOUS = ("json", "yaml")
 _CALL = re.compile(
     rf"(?P<defined>\b(?:def|class)\s+)?(?<![\w.])(?P<name>{WRITTEN_NAME.pattern})\s*\("
 )
@@ -47,11 +44,16 @@ class DraftBlock:
     """The original text without its fence."""
     statements: list[Statement] = field(default_factory=list)
     error: Unreadable | None = None
-    is_program: bool = False
+    is_cut: bool = False
+    """The reply ended in it: its last statement was not read."""
+    calls_tool: bool = False
+    """A statement calls an offered function."""
     cell: str | None = None
     """The code that the interpreter runs, if the block is a cell."""
-    quoted: list[str] = field(default_factory=list)
-    """Its quoted statements, or its text, about which the model is asked (`quotations`)."""
+    is_quoted: bool = False
+    """Another author wrote a part of it (`quotations`)."""
+    quoted: list[Statement] = field(default_factory=list)
+    """The statements from the first quoted one on: they run if the model says RUN."""
     tools: set[str] = field(default_factory=set)
     """The Python names of the tools that the statements use."""
     has_run: bool = False
@@ -65,8 +67,18 @@ class DraftBlock:
         return self.early is not None and self.early.started is not None
 
     @property
-    def is_quoted(self) -> bool:
-        return bool(self.quoted)
+    def has_statements(self) -> bool:
+        return bool(self.statements or self.quoted)
+
+    def quote_all(self) -> None:
+        """Another author wrote the whole block."""
+        self.is_quoted, self.calls_tool = True, False
+        self.statements, self.quoted = [], [*self.statements, *self.quoted]
+
+    def confirm(self) -> None:
+        """The model said RUN: nothing in the block is another author's."""
+        self.is_quoted = False
+        self.statements, self.quoted = [*self.statements, *self.quoted], []
 
     @property
     def raw(self) -> str:
@@ -75,9 +87,9 @@ class DraftBlock:
     @property
     def as_shown(self) -> str:
         """The block as the user reads it: the label that the prompt teaches says Python to others."""
-        if self.label != LABEL:
+        if self.label != MARK:
             return self.raw
-        return self.pieces[0].replace(LABEL, "python", 1) + "".join(self.pieces[1:])
+        return self.pieces[0].replace(MARK, "python", 1) + "".join(self.pieces[1:])
 
     @property
     def as_python(self) -> str:
@@ -103,41 +115,32 @@ class DraftBlock:
     def label(self) -> str | None:
         """The info string of its fence in lower case; None without a fence."""
         fence = _FENCE.match(self.pieces[0])
-        return fence["label"].lower() if fence else None
+        return fence["label"].lower().strip("{.}:") if fence else None
 
     @property
     def is_labelled(self) -> bool:
         """Whether its label says that it runs."""
-        return self.label in _LABELS
+        return self.label in _LABELS or self.pieces[0].strip() == MARK_TAG
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether its syntax says that it runs: the label, or a model's own call syntax outside a fence."""
-        if self.label is not None:
+    def is_marked(self) -> bool:
+        """Whether it says that it runs: by the label, or in a model's own call syntax outside a fence."""
+        if self.label is not None or self.is_labelled or isinstance(self.error, NoCall):
             return self.is_labelled
-        if self.pieces[0].strip():
-            return True
+        if self.pieces[0].strip():  # a tag around Python
+            return bool(self.tools)
         is_bare = self.dialect == "markup" and _BARE_CALL.match(self.inner)
         return self.dialect in _OWN_SYNTAX and not is_bare
 
     @property
     def may_stand_alone(self) -> bool:
         """Whether it is a call if the reply is nothing else: any syntax but a shell command."""
-        return self.dialect != "command" and self.error is None
+        return self.dialect != "command"
 
-    def means_a_call(self, names: Collection[str]) -> bool:
-        """Return True if unreadable text was meant to call one of the offered functions."""
-        if self.dialect != "python":
-            return self.dialect not in _AMBIGUOUS or mentions_tool(self.raw, names)
-        if not (self.statements or self.label or begins_with_call(self.inner, ToolNames.of(names))):
-            return False  # without a label it may be any language
-        return bool(self.mentioned_tools(names))
-
-    def mentioned_tools(self, names: Collection[str]) -> set[str]:
+    def mentioned_tools(self, names: ToolNames) -> set[str]:
         """The Python names of the offered functions that the text seems to call."""
-        offered = ToolNames.of(names)
         calls = _CALL.finditer(self.raw)
-        found = {offered.find(call["name"]) for call in calls if not call["defined"]}
+        found = {names.find_in_code(call["name"]) for call in calls if not call["defined"]}
         return {name for name in found if name}
 
     def added_to(self, program: Program) -> Program | None:

@@ -23,7 +23,6 @@ from emulator.core import json_codec
 from emulator.core.events import ArgumentsDelta, CallStarted, pieces, serialize_arguments
 from emulator.reading.lexing import PythonScan
 from emulator.reading.open_text import SYNTAXES, OpenCall, OpenText
-from emulator.reply.written_calls import WrittenCall
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import BindError, Toolset
 
@@ -59,12 +58,12 @@ class EarlyCall:
         key: str,
         *,
         is_free: Callable[[Tool], bool],
-        quotes: Callable[[WrittenCall], bool],
+        quotes: Callable[[str], bool],
         streams: bool,
     ) -> None:
         """``key`` is the call's id. ``is_free`` says whether a call of a tool may be sent early, ``quotes``
-        whether a quotation begins like a call. Without ``streams`` the same call is found, but nothing is
-        sent."""
+        whether another author's text begins like this one. Without ``streams`` the same call is found, but
+        nothing is sent."""
         self._syntax = SYNTAXES[dialect]
         self._toolset = toolset
         self._key = key
@@ -123,8 +122,8 @@ class EarlyCall:
         arguments = self._certain(tool, opening)
         if arguments is None or not self._is_free(tool):
             return
-        values = (*opening.args, *opening.kwargs.values())
-        if self._quotes(WrittenCall(tool.python_name, values)):
+        # What is before the name may be the model's own: a tag, a variable, a comment.
+        if self._quotes(self._head[max(self._head.find(opening.name), 0) :]):
             return
         self._text, self._head, self._rest = text, "", body[len(ready) :]
         self.started = CallStarted(self._key, tool.name, tool.kind)

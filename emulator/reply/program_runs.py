@@ -25,8 +25,8 @@ class RunResult:
     """Why the program was rejected. The calls that it made before are sent anyway."""
     call_sites: Sequence[tuple[int, str]] = ()
     """Line and tool name of all calls so far."""
-    quoted: Sequence[Call] = ()
-    """Calls from the first on that another author wrote: none of them is made."""
+    is_quoted: bool = False
+    """Another author wrote a call: neither that one nor a later one is made."""
     repeats: bool = False
     """The program was rejected for its first calls, which are valid but repeat earlier ones."""
 
@@ -82,11 +82,12 @@ class ProgramRuns:
             return RunResult((), [*result.diagnostics, *repeats], repeats=True)
         own = [*takewhile(lambda call: not self._quotes(call), result.calls)]
         self.recorded += map(CallRecord, own)
-        return replace(result, calls=own, quoted=result.calls[len(own) :])
+        return replace(result, calls=own, is_quoted=len(own) < len(result.calls))
 
     def allow_all_calls(self) -> None:
         """The model was asked: repeated and quoted calls are its own now."""
         self._repeated_calls, self._quotes = (), lambda _: False
+        self._last, self.waits = None, False
 
     def repeats_tool(self, name: str) -> bool:
         """Return True if a call of this tool may be a repeated one."""

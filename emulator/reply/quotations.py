@@ -1,13 +1,16 @@
-"""Find calls that a model copied from another author's text.
+"""Find what a model copied from another author's text.
 
 A call in a tool's result, or in a quoted part of another message (`quoted_texts`), may not be the model's own
 intent: the author of a fetched web page, for example, must not call a tool by being quoted. What the user
 writes outside quotations is the user's order.
 
-* A quotation repeats the *call*, in any syntax (`written_calls`). A value alone, such as a word of the
-  user's question, is no quotation. Code whose arguments are not literals is compared as text.
-* A call that the model has made before is its own.
-* What an MCP server says of its tools counts as its results do, for calls of any tool but its own.
+* Compared is what was *written*, before names and arguments mean anything: a statement or a block without
+  white space, whatever its case and quotes. Otherwise our own repairs would make a call of a page's typo.
+  The calls of a program are compared as the model would write them, in Python and in JSON.
+* Summaries count as results do, and so does what an MCP server says of its tools, for calls of others' tools.
+* A call that the model has made before is its own, and so is the *continuation* of a reading: the tool only
+  reads, and the model has used every text of the arguments with it before. If only the tool's name says that
+  it reads, there must be such a text, or its own result must have the call.
 
 A call that the model makes in its own words because a text told it to is not detected (docs/security.md).
 """
@@ -18,46 +21,55 @@ import ast
 import html
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from emulator.core import json_codec
 from emulator.core.cached_property import cached_property
 from emulator.core.protocol import FunctionCall, Message
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools
-from emulator.programs.program import Call
+from emulator.programs.plain_calls import plain_calls
+from emulator.programs.program import Call, Program
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.statements import Statement
 from emulator.reading.tool_names import ToolNames
+from emulator.rendering.prompt import introduced
 from emulator.rendering.python_calls import write_call
-from emulator.rendering.transcript import render_calls
-from emulator.reply.draft_block import DraftBlock
+from emulator.rendering.transcript import calls_of
 from emulator.reply.quoted_texts import quoted_texts
-from emulator.reply.written_calls import WrittenCall, name_pattern, written_calls
+from emulator.tools.effects import Effect
+from emulator.tools.tool import Tool
 from emulator.tools.toolset import Toolset
 from sandbox.parsing import parse
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w+")
+_CLOSING = re.compile(r",?([)\]}])")
+_LAST_WORD = re.compile(r"\w*\W*\Z")
+_QUOTES = str.maketrans(dict.fromkeys("'“”„‘’", '"'))
 _MARGIN = re.compile(r"^[ \t]*(?:(?:>>>|\.\.\.|[>|])[ \t]?)+", re.MULTILINE)
 """Prefixes of quoted lines in mails and consoles."""
+_SERVER = re.compile(r"mcp__(.+?)__")
+"""The server in the name of a tool that the client runs."""
 _MAX_STRINGS = 10_000
 _MAX_SEARCHED = 1 << 28
 """Characters searched for one answer. After that every call counts as quoted."""
-_CANDIDATE = 1 << 10
-"""Characters that count for each name that is found."""
+
+LiteralCall = tuple[Tool, Sequence[Any]]
+"""A tool and the values of the arguments."""
 
 
 def squeezed(text: str) -> str:
-    """``text`` without white space, except one blank between two words."""
-    words = _BETWEEN_WORDS.sub("\0", _MARGIN.sub("", text))
-    return _SPACE.sub("", words).replace("\0", " ")
+    """``text`` in lower case, with one kind of quotes, without commas before closing brackets, and without
+    white space except one blank between two words."""
+    plain = _MARGIN.sub("", text.casefold().translate(_QUOTES))
+    dense = _SPACE.sub("", _BETWEEN_WORDS.sub("\0", plain)).replace("\0", " ")
+    return _CLOSING.sub(r"\1", dense)
 
 
 class Quotations:
-    """What other authors wrote: results, and quoted parts of messages. Prepared at the first question."""
+    """What other authors wrote. Prepared at the first question."""
 
     def __init__(
         self,
@@ -70,139 +82,115 @@ class Quotations:
         self._hosted = hosted
         self._searched = 0
         self._squeezings: dict[str, str] = {}
-        self._confirmed: set[str] = set()
-        self._own: set[tuple[str, ...]] = set()
-        """The calls that the model has confirmed."""
 
-    def contains(self, text: str) -> bool:
-        """Return True if ``text``, which the model has not confirmed, occurs in a message."""
-        pattern = squeezed(text)
-        return bool(pattern) and pattern not in self._confirmed and self._occurs(pattern)
+    def quotes_text(self, text: str) -> bool:
+        """Return True if others wrote ``text``."""
+        return bool(self._passages_with(text))
 
-    def contains_call(self, statement: Statement) -> bool:
-        """Return True if a statement makes a call that occurs in a message, and is not the model's own."""
-        calls = written_calls(statement, self._toolset.names)
-        if any(call is not None and self._quotes(call) for call in calls):
-            return True
-        literal = bool(calls) and None not in calls
-        texts = (statement.source, statement.original.strip())
-        return not literal and any(self.contains(text) for text in texts)
+    def quotes_beginning(self, text: str) -> bool:
+        """Return True if others wrote something that begins like ``text``."""
+        return self.quotes_text(_LAST_WORD.sub("", text))
 
-    def contains_block(self, text: str, statements: Sequence[Statement]) -> bool:
-        """Return True if a block occurs in a message, and its calls are not all the model's own."""
-        if not self.contains(text):
-            return False
-        calls = [call for one in statements for call in written_calls(one, self._toolset.names)]
-        return not all(call is not None and self._is_own(call) for call in calls)
+    def quotes_statement(self, written: Statement, meant: Statement) -> bool:
+        """Return True if others wrote the statement; ``meant`` is the same with the names of the tools."""
+        texts = [written.source, written.original]
+        if (call := written.call) is not None and not call.args:
+            texts.append(_as_json(call.written_name, call.kwargs))
+        return self._quotes(texts, lambda: self._literal_calls([meant]))
 
-    def begins_call(self, call: WrittenCall) -> bool:
-        """Return True if a message has a call whose last argument begins like that of ``call``."""
-        return self._quotes(call, unfinished=True)
+    def quotes_block(self, text: str, meant: Sequence[Statement]) -> bool:
+        """Return True if others wrote the whole block."""
+        return self._quotes([text], lambda: self._literal_calls(meant))
 
-    def confirm(self, text: str) -> None:
-        """The model was asked about ``text``: if it writes the text or its calls again, it means them."""
-        self._confirmed.add(squeezed(text))
-        self._own |= {call.key for call in written_calls(text, self._toolset.names) if call}
-
-    def confirmed(self, texts: Sequence[str]) -> bool:
-        """Return True if the model was asked about each of ``texts``."""
-        return bool(texts) and all(squeezed(text) in self._confirmed for text in texts)
-
-    def quotes(self, call: Call) -> bool:
-        """Return True if a message has a call that a program makes, however the program came to it."""
+    def quotes_call(self, call: Call) -> bool:
+        """Return True if others wrote the call of a program, however the program came to it."""
         tool = self._toolset.find(call.name)
-        name = tool.python_name if tool else call.name
-        return self._quotes(WrittenCall(name, tuple(call.arguments.values())))
-
-    def written(self, call: Call) -> str:
-        """The call as the model would write it, to ask about it."""
         function = FunctionCall(name=call.name, arguments=json.dumps(dict(call.arguments)))
-        return write_call(function, self._toolset)
+        values = [*call.arguments.values()]
+        texts = [
+            write_call(function, self._toolset),
+            f"{call.name}({', '.join(map(repr, values))})",
+            _as_json(call.name, call.arguments),
+        ]
+        return self._quotes(texts, lambda: [(tool, values)] if tool else None)
 
-    def was_asked(self, block: DraftBlock) -> bool:
-        """Return True if the model was asked about this block, or about its calls."""
-        if squeezed(block.inner) in self._confirmed:
+    def quotes_cell(self, code: str, names: ToolNames) -> bool:
+        """Return True if others wrote a cell, all of its statements with an effect, or a statement that calls
+        a tool. A single common line, such as an import, is no quotation."""
+        try:
+            tree = parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return self.quotes_text(code)
+        parts = [
+            (node, Statement(ast.get_source_segment(code, node) or "", 1))
+            for node in tree.body
+            if _has_effect(node)
+        ]
+        if any(calls_tool(node, names) and self.quotes_statement(one, one) for node, one in parts):
             return True
-        names = self._toolset.names
-        calls = [call for one in block.statements for call in written_calls(one, names)]
-        return bool(calls) and all(call is not None and call.key in self._own for call in calls)
-
-    def _is_own(self, call: WrittenCall) -> bool:
-        return call.key in self._own or call.key in self._earlier_calls
-
-    def _quotes(self, call: WrittenCall, *, unfinished: bool = False) -> bool:
-        # Few calls occur in a message, and to read all earlier calls takes longer than to look.
-        return self._is_written(call, unfinished=unfinished) and not self._is_own(call)
-
-    def _is_written(self, call: WrittenCall, *, unfinished: bool) -> bool:
-        tool = self._toolset.find(call.name)
-        parameters = (
-            [name for p in tool.arguments for name in (p.name, p.python_name)] if tool else []
+        return self.quotes_text(code) or (
+            bool(parts) and all(self.quotes_text(one.source) for _, one in parts)
         )
-        names = {call.name, tool.name} if tool else {call.name}
-        passages = self._passages_with("|".join(map(name_pattern, names)))
-        texts = dict.fromkeys(text for passage in passages for text in passage.lower_readings)
-        for text, name in product([*texts, *self._descriptions(call)], names):
-            self._searched += len(text)
-            for found in call.candidates(text, name, parameters, unfinished=unfinished):
-                self._searched += _CANDIDATE
-                if self._searched > _MAX_SEARCHED:
-                    return True
-                if found:
-                    return True
-        return self._searched > _MAX_SEARCHED
 
-    def _occurs(self, pattern: str) -> bool:
+    def _quotes(
+        self, texts: Iterable[str], find_calls: Callable[[], Sequence[LiteralCall] | None]
+    ) -> bool:
+        """Return True if others wrote one of the texts, and a call in it is not the model's own."""
+        passages = [one for text in dict.fromkeys(texts) for one in self._passages_with(text)]
+        if not passages:
+            return False
+        calls = find_calls()
+        return not calls or any(self._is_foreign(*call, passages) for call in calls)
+
+    def _is_foreign(self, tool: Tool, values: Sequence[Any], passages: Sequence[_Passage]) -> bool:
+        server = self._server(tool)
+        passages = [one for one in passages if one.server is None or one.server != server]
+        if not passages or _own_key(tool.name, values) in self._own_calls:
+            return False
+        used, texts = self._used_texts.get(tool.name), set(_strings([*values]))
+        if tool.effect is not Effect.READS or used is None or not texts <= used:
+            return True
+        in_own_result = any(self._is_result_of(one, tool) for one in passages)
+        return not (tool.declares_reading or texts or in_own_result)
+
+    def _literal_calls(self, statements: Sequence[Statement]) -> list[LiteralCall] | None:
+        """The calls of the statements; None if there are others than literal calls of tools."""
+        requests = plain_calls(Program((*statements,)), self._toolset.names)
+        found = [(self._toolset.find(one.name), one) for one in requests or ()]
+        return [(tool, [*one.args, *one.kwargs.values()]) for tool, one in found if tool]
+
+    def _passages_with(self, text: str) -> list[_Passage]:
+        pattern = squeezed(text)
+        if not pattern:
+            return []
         # Squeezing changes no word: only texts that contain the longest word need to be squeezed.
         word = max(_WORD.findall(pattern), key=len, default="")
-        passages = self._passages_with(re.escape(word.casefold()))
-        for reading in dict.fromkeys(text for passage in passages for text in passage.readings):
+        return [one for one in self._passages if self._occurs(pattern, word, one)]
+
+    def _occurs(self, pattern: str, word: str, passage: _Passage) -> bool:
+        self._searched += len(passage.lower)
+        if self._searched > _MAX_SEARCHED:
+            return True
+        if not passage.is_escaped and word not in passage.lower:
+            return False
+        start = pattern.rstrip('")]}')  # a mark inside a call may seem to close a quoted text
+        for reading in passage.readings:
             self._searched += len(reading)
-            if self._searched > _MAX_SEARCHED:
-                return True
             if word not in reading:
                 continue
             text = self._squeezed(reading)
+            if (
+                start
+                and text.endswith(start)
+                and _is_whole(text, len(text) - len(start), len(text))
+            ):
+                return True
             at = text.find(pattern)
             while at >= 0:
                 if _is_whole(text, at, at + len(pattern)):
                     return True
                 at = text.find(pattern, at + len(pattern))
-        return self._searched > _MAX_SEARCHED
-
-    def _passages_with(self, pattern: str) -> list[_Passage]:
-        """The messages of other authors in which a pattern may be found. Escaped text is always read."""
-        search = re.compile(pattern).search
-        self._searched += self._characters
-        if self._searched > _MAX_SEARCHED:
-            return []  # every call counts as quoted
-        return [one for one in self._passages if one.is_escaped or search(one.lower)]
-
-    @cached_property
-    def _characters(self) -> int:
-        return sum(len(one.lower) for one in self._passages)
-
-    @cached_property
-    def _passages(self) -> list[_Passage]:
-        return [_Passage(one) for one in self._messages if one.role != "assistant"]
-
-    def _descriptions(self, call: WrittenCall) -> Iterable[str]:
-        """What the servers that do not run this call say of their tools."""
-        tool = self._toolset.find(call.name)
-        own = self._hosted.find(tool.name if tool else call.name)
-        for server, texts in self._described.items():
-            if own is None or server != own.server:
-                yield from texts
-
-    @cached_property
-    def _described(self) -> dict[str, list[str]]:
-        """The texts in the definitions of each server's tools, in lower case."""
-        texts: dict[str, list[str]] = {}
-        for tool in self._hosted.tools:
-            if tool.server:
-                readings = (r for text in _strings(dict(tool.definition)) for r in _readings(text))
-                texts.setdefault(tool.server, []).extend(one.casefold() for one in readings)
-        return texts
+        return False
 
     def _squeezed(self, reading: str) -> str:
         if reading not in self._squeezings:
@@ -210,30 +198,96 @@ class Quotations:
         return self._squeezings[reading]
 
     @cached_property
-    def _earlier_calls(self) -> frozenset[tuple[str, ...]]:
+    def _passages(self) -> list[_Passage]:
+        written = [_Passage(one.text, one) for one in self._messages if one.role != "assistant"]
+        return [*written, *(_Passage(text, server=name) for name, text in self._described())]
+
+    def _is_result_of(self, passage: _Passage, tool: Tool) -> bool:
+        result = passage.result
+        name = self._names.get(result.tool_call_id or result.name or "") if result else None
+        return name is not None and self._toolset.find(name) is tool
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The names of the earlier calls, by the keys of their results."""
+        return {key: call.name for one in self._messages for key, call in calls_of(one)}
+
+    def _described(self) -> Iterator[tuple[str, str]]:
+        """What servers say of their tools, with the server's name."""
+        for hosted in self._hosted.tools:
+            if hosted.server:
+                yield from ((hosted.server, text) for text in _strings(dict(hosted.definition)))
+        for tool in self._toolset.tools:
+            if server := _SERVER.match(tool.name):
+                texts = [tool.description, tool.parameters]
+                yield from ((server[1], text) for text in _strings(texts))
+
+    def _server(self, tool: Tool) -> str | None:
+        hosted = self._hosted.find(tool.name)
+        server = _SERVER.match(tool.name)
+        return (hosted.server if hosted else server[1] if server else None) or None
+
+    @cached_property
+    def _earlier_calls(self) -> list[tuple[str, list[Any]]]:
         """The calls that the model has made in this conversation."""
-        names = self._toolset.names
-        sources = render_calls(self._messages, self._toolset)
-        return frozenset(call.key for one in sources for call in written_calls(one, names) if call)
+        found = []
+        for message in self._messages:
+            for _, call in calls_of(message):
+                tool = self._toolset.find(call.name)
+                try:
+                    arguments = json_codec.loads(call.arguments or "{}")
+                except json_codec.NotJSON:
+                    continue
+                if isinstance(arguments, dict):
+                    found.append((tool.name if tool else call.name, [*arguments.values()]))
+        return found
+
+    @cached_property
+    def _own_calls(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(_own_key(name, values) for name, values in self._earlier_calls)
+
+    @cached_property
+    def _used_texts(self) -> Mapping[str, set[str]]:
+        """The texts in the arguments of earlier calls, by tool."""
+        used: dict[str, set[str]] = {}
+        for name, values in self._earlier_calls:
+            used.setdefault(name, set()).update(_strings(values))
+        return used
+
+
+_RESULTS = ("tool", "function")
+_SUMMARY = introduced("")
 
 
 class _Passage:
-    """A message with parts that its author did not write. They are found only if the message is read."""
+    """A text with parts that its author did not write. They are found only if the text is read."""
 
-    def __init__(self, message: Message) -> None:
-        self._text = message.text
-        self._is_result = message.role in ("tool", "function")
-        self.lower = self._text.casefold()
-        self.is_escaped = "\\" in self._text or "&" in self._text
+    def __init__(
+        self, text: str, message: Message | None = None, *, server: str | None = None
+    ) -> None:
+        """The text of ``message``, or what ``server`` says of a tool."""
+        self._text = text
+        self.result = message if message and message.role in _RESULTS else None
+        self.server = server
+        self.lower = text.casefold()
+        self.is_escaped = "\\" in text or "&" in text
 
     @cached_property
     def readings(self) -> list[str]:
-        parts = (self._text,) if self._is_result else quoted_texts(self._text)
-        return [reading for part in parts for reading in _readings(part) if reading]
+        """The foreign parts in lower case."""
+        is_whole = self.result or self.server or self._text.startswith(_SUMMARY)
+        parts = (self._text,) if is_whole else quoted_texts(self._text)
+        readings = (reading.casefold() for part in parts for reading in _readings(part))
+        return [*filter(None, dict.fromkeys(readings))]
 
-    @cached_property
-    def lower_readings(self) -> list[str]:
-        return [reading.casefold() for reading in self.readings]
+
+def _own_key(name: str, values: Sequence[Any]) -> tuple[str, ...]:
+    """Equal for calls that differ in the order of arguments, or in coerced types."""
+    return (name, *sorted(map(str, values)))
+
+
+def _as_json(name: str, arguments: Mapping[str, Any]) -> str:
+    return json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)
 
 
 def _readings(text: str) -> Iterator[str]:
@@ -273,7 +327,7 @@ def _strings(value: Any) -> Iterator[str]:
             count += 1
             yield item
         elif isinstance(item, dict):
-            pending += item.values()
+            pending += [*item, *item.values()]
         elif isinstance(item, list):
             pending += item
 
@@ -287,29 +341,6 @@ def _is_whole(text: str, start: int, end: int) -> bool:
 
 def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
-
-
-def quoted_parts(code: str, quotations: Quotations, names: Collection[str]) -> list[str]:
-    """Return the quoted parts of a cell that must not run before the model confirms them.
-
-    A part is the whole cell, all of its statements with an effect, or a statement that calls an offered
-    function. A single common line, such as an import, is not a quotation.
-    """
-    try:
-        tree = parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return [code] if quotations.contains(code) else []
-    offered = ToolNames.of(names)
-    effective = [
-        (node, ast.get_source_segment(code, node) or "") for node in tree.body if _has_effect(node)
-    ]
-    parts = [text for _, text in effective]
-    calls = [text for node, text in effective if calls_tool(node, offered)]
-    if quoted := [text for text in calls if quotations.contains_call(Statement(text, 1))]:
-        return quoted
-    if parts and all(map(quotations.contains, parts)):
-        return parts
-    return [code] if quotations.contains(code) and not quotations.confirmed(parts) else []
 
 
 def _has_effect(statement: ast.stmt) -> bool:

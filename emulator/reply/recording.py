@@ -48,6 +48,12 @@ def record_shown(rule: str) -> None:
         turn.shown_rule = rule
 
 
+def record_note(note: str) -> None:
+    """Record why words are the answer, although the model was asked for another reply."""
+    if (turn := traces.current_turn()) is not None:
+        turn.note = note
+
+
 def record_cell(code: str) -> None:
     if (turn := traces.current_turn()) is not None:
         turn.cell = code

@@ -30,11 +30,11 @@ from emulator.interpreter.interpreter_session import InterpreterSession
 from emulator.interpreter.pending_approval import PendingApproval
 from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import Program
-from emulator.reading.openings import FENCES
+from emulator.reading.openings import FENCES, MARK
 from emulator.reading.readers import READERS, Statement, Unreadable, used_tools
 from emulator.reading.tool_names import cached_tool_names
 from emulator.reply.draft_block import DraftBlock
-from emulator.reply.quotations import Quotations, quoted_parts
+from emulator.reply.quotations import Quotations
 from emulator.reply.recording import record_block, record_cell
 from emulator.reply.verdicts import CellResult, FinalReply, Verdict
 from emulator.settings.settings import Order
@@ -46,7 +46,7 @@ NAMES = ("code_interpreter", "code_execution", "python")
 
 PREFIX = "ci_"
 """The prefix of cell ids."""
-_LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python")
+_LABELS = frozenset(label for label, dialect in FENCES.items() if dialect == "python") | {MARK}
 
 
 class ReplyCell:
@@ -69,7 +69,9 @@ class ReplyCell:
         self.has_code = False
         """Whether a cell has started."""
         own = tuple((name, name) for name in NAMES)
-        self.names = cached_tool_names((*own, *toolset.spellings), toolset.constructors)
+        self.names = cached_tool_names(
+            (*own, *toolset.spellings), toolset.constructors, toolset.readers
+        )
 
     @property
     def code(self) -> str:
@@ -144,7 +146,8 @@ class ReplyCell:
         """Note in the block what decides whether it runs: the tools that it calls, and quotations."""
         block.cell = code
         block.tools |= self._tools(code)
-        block.quoted += self._quoted(block.inner) or self._quoted(code)
+        quotes = self._quotations.quotes_cell
+        block.is_quoted |= any(quotes(text, self.names) for text in {block.inner, code})
 
     def _tools(self, code: str) -> set[str]:
         """The Python names of the offered functions that the code calls."""
@@ -153,9 +156,6 @@ class ReplyCell:
             return set(used_tools(code, names))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return set()
-
-    def _quoted(self, code: str) -> list[str]:
-        return quoted_parts(code, self._quotations, self.names)
 
     def _calls_directly(self, text: str) -> bool:
         """Return True if a block consists only of calls that code cannot make."""

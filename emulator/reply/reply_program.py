@@ -20,7 +20,6 @@ from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reply.draft_block import DraftBlock, ForeignStatements
 from emulator.reply.early_call import EarlyCall
 from emulator.reply.program_runs import ProgramRuns
-from emulator.reply.quotations import Quotations
 from emulator.reply.recording import record_run
 from emulator.reply.shown_program import ShownProgram
 
@@ -28,11 +27,8 @@ from emulator.reply.shown_program import ShownProgram
 class ReplyProgram:
     """``shown`` is the program as an item of the answer, if the client sees programs."""
 
-    def __init__(
-        self, runs: ProgramRuns, quotations: Quotations, shown: ShownProgram | None = None
-    ) -> None:
+    def __init__(self, runs: ProgramRuns, shown: ShownProgram | None = None) -> None:
         self._runs = runs
-        self._quotations = quotations
         self._shown = shown or ShownProgram(runs.toolset)
         self._id = secrets.token_hex(10)
         self.toolset = runs.toolset
@@ -94,8 +90,8 @@ class ReplyProgram:
 
     def faults(self, block: DraftBlock) -> list[Diagnostic]:
         """What keeps a block from running, as far as it can be seen without running it."""
-        faults = self._runs.faults(Program(tuple(block.statements)))
-        return [self.foreign.as_written(one, self.so_far) for one in faults]
+        program = Program((*block.statements, *block.quoted))
+        return [self.foreign.as_written(one, program) for one in self._runs.faults(program)]
 
     def append(self, block: DraftBlock) -> None:
         """Make the block a part of the program."""
@@ -119,7 +115,7 @@ class ReplyProgram:
             self.reject(result.diagnostics, program)
         if result.repeats:
             self._suspect = block
-        block.quoted += [self._quotations.written(call) for call in result.quoted]
+        block.is_quoted |= result.is_quoted
         if not result.calls:
             return
         first = result.calls[0]

@@ -5,46 +5,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from emulator.conversation.answer_format import AnswerFormat, FormatMismatch
 from emulator.conversation.call_policy import CallPolicy
-from emulator.core.events import (
-    AnswerEvent,
-    CallStarted,
-    CodeStarted,
-    ContentDelta,
-    ProgramStarted,
-    ReasoningDelta,
-    ToolCall,
-)
+from emulator.core.events import AnswerEvent, ContentDelta, ReasoningDelta
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
 from emulator.reading.reply_splitter import EventSplitter, ReasoningStart
 from emulator.reading.splitter import Splitter
 from emulator.reply.continuation import Continuation
-from emulator.reply.draft import Draft, HeldText
+from emulator.reply.draft import Draft
 from emulator.reply.judge import Place
 from emulator.reply.prose import Prose
+from emulator.reply.question import Answer, Question
 from emulator.reply.recording import record_reply
 from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
 
 MAX_AFTERWORD = 300
 """Characters of prose after a program that are read in search of another block."""
-# A model that writes the output of its program invents it: the rest of the reply is useless.
-_INVENTED_OUTPUT = re.compile(
-    r"[*#>`_\s<]*(?:tool_|function_)?(?:output|results?|returns?|response)(?!\w|\Z)|\s*```(?!py|\Z)",
-    re.IGNORECASE,
-)
-_PERHAPS_OUTPUT = re.compile(r"[*#>`_\s<]*\w{0,24}")
-# "NO", "No, I only quoted it."; a longer reply is for the client.
-_DECLINED = re.compile(r"\W{0,8}no\b[^\n]{0,160}", re.IGNORECASE)
-_RUN = re.compile(r"\W{0,8}run\W{0,8}", re.IGNORECASE)
-"""The answer to the question whether a block should run."""
-
-
-_ACTS = (ToolCall, CallStarted, CodeStarted, ProgramStarted)
-"""What begins a call or a cell."""
 
 
 class ReplyReader:
@@ -58,43 +36,38 @@ class ReplyReader:
         splitter: EventSplitter,
         *,
         answer_format: AnswerFormat | None = None,
-        quotation_questioned: bool = False,
-        answers_question: bool = False,
+        question: Question | None = None,
         unfinished_block: str = "",
         follows_words: bool = False,
     ) -> None:
-        """``quotation_questioned``: the model was asked whether it means a quoted call, and this reply is its
-        answer. ``answers_question``: it was asked whether a block should run. ``unfinished_block``: the block
-        in which the last reply was truncated, if this reply continues it; ``follows_words``: that reply had
-        more than the block."""
+        """``question`` is what this reply answers. ``unfinished_block``: the block in which the last reply
+        was truncated, if this reply continues it; ``follows_words``: that reply had more than the block."""
         self.draft = draft
         self.prose = prose
         self._call_policy = choice
         self._format = answer_format
-        self._quotation_questioned = quotation_questioned
-        self._answers_question = answers_question
+        self._question = question
+        self._undecided: list[Event] | None = None if question is None else []
+        """The reply so far, until its answer to the question is known."""
+        self.says_run = False
+        """The reply answers that the blocks run which the model was asked about."""
         self._splitter = splitter
         self._continuation = (
             Continuation(unfinished_block, draft.names) if unfinished_block else None
         )
         self._reasoning: list[str] = []
         self._afterword = ""
-        """The words after a program that are not shown, or not yet."""
-        self._shows_afterword = False
+        """The words after a program, which are not shown."""
         self._passed = 0
         """The characters of the reply about which the splitter has decided."""
         self.has_words = follows_words
         """Whether there are words besides the blocks and the reasoning."""
         self._space = ""
         """White space after a block that is not decided yet."""
-        self._held: list[str] = []
-        """A block about which the model is asked, and what follows it."""
         self._misformed = ""
         self._answered = False
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
-        self.says_run = False
-        """The reply answers that the block should run."""
         self.done = False
         self.size = 0
         self._pieces: list[str] = []
@@ -108,7 +81,7 @@ class ReplyReader:
     def is_undecided(self) -> bool:
         """Whether some of the text so far may still be words or a call."""
         in_splitter = self._passed < self.size
-        return in_splitter or self.draft.is_undecided or bool(self._held or self.prose.is_pending)
+        return in_splitter or self.draft.is_undecided or self.prose.is_pending
 
     def record(self) -> None:
         """Show the growing reply in the request's trace."""
@@ -133,9 +106,9 @@ class ReplyReader:
             for event in self._splitter.close(cut_off=cut_off):
                 if not self.done:
                     yield from self._event(event, cut_off=cut_off)
+            yield from self._read_answer(cut_off=cut_off)
             yield from self._settle(self._end)
-            yield from self._end_afterword()
-        if not (self._has_content or cut_off or has_calls):
+        if not (self._has_content or cut_off or has_calls or self._question):
             yield from self._read_end_of_reasoning()
         if self._call_policy.required and not (cut_off or has_calls):
             yield from self.draft.read_object(self.prose.close())
@@ -155,21 +128,17 @@ class ReplyReader:
         """The place of a block that ends the reply."""
         return Place.LAST if self.has_words else Place.ALONE
 
-    def run_doubtful(self) -> Iterator[AnswerEvent]:
-        """Run the blocks about which the model was asked; what followed them is dropped."""
-        self._held.clear()
-        yield from self.draft.run_doubtful()
+    def run_asked(self) -> Iterator[AnswerEvent]:
+        """Run the blocks about which the model was asked."""
+        yield from self.draft.run_asked()
         yield from self.draft.finish()
 
-    def show_doubtful(self) -> Iterator[AnswerEvent]:
-        """Send the buffered text: nothing of it runs."""
-        text, self._held = "".join(self._held), []
-        if words := self.prose.feed(text):
-            yield ContentDelta(words)
-
-    def show_whole(self) -> Iterator[AnswerEvent]:
-        """Send all that is buffered: nothing of the reply runs, and no other follows."""
-        yield from self.show_doubtful()
+    def show_rest(self) -> Iterator[AnswerEvent]:
+        """Send what is not shown yet: nothing of the reply runs, and no better one came."""
+        blocks, self.draft.withheld = self.draft.withheld, []
+        for block in blocks:
+            if words := self.prose.feed(self.draft.shown(block)):
+                yield ContentDelta(words)
         yield from self.release_prose()
 
     @property
@@ -194,16 +163,8 @@ class ReplyReader:
 
     def _answer(self, rest: str, *, cut_off: bool) -> Iterator[AnswerEvent]:
         """Send the buffered prose, in the required format."""
-        if self._answers_question:  # the first reply stays as it is
+        if self._question is not None:  # the first reply stays as it is
             self._answered = True
-            self.says_run = _RUN.fullmatch(rest.strip()) is not None
-            return
-        if (
-            self._quotation_questioned
-            and self._format is None
-            and _DECLINED.fullmatch(rest.strip())
-        ):
-            rest, self._answered = "", True
             return
         if rest and self._format is not None and not cut_off:
             try:
@@ -224,6 +185,11 @@ class ReplyReader:
                 return
 
     def _event(self, event: Event, *, cut_off: bool = False) -> Iterator[AnswerEvent]:
+        if self._undecided is not None and not isinstance(event, Reasoning):
+            self._undecided.append(event)
+            if isinstance(event, BlockEnd):
+                yield from self._read_answer(cut_off=cut_off)
+            return
         self._passed += len(event.raw)
         match event:
             case Reasoning(text):
@@ -234,9 +200,15 @@ class ReplyReader:
                 if self.draft.is_unsettled and not self.draft.waits_with(dialect, raw):
                     yield from self._settle()
                 self._has_content = True
+                if (
+                    self.draft.has_code
+                    and self._afterword
+                    and not self.draft.is_marked(dialect, raw)
+                ):
+                    self.done = True  # what follows an act after words may be its invented output
+                    return
                 if not self.draft.is_done:
                     in_a_row = not self._afterword.strip()
-                    yield from self._end_afterword()
                     start = self.draft.start_block(dialect, raw, in_a_row=in_a_row)
                     yield from self._parts(start)
             case BlockDelta(text, raw):
@@ -246,15 +218,36 @@ class ReplyReader:
                 yield from self._parts(self.draft.end_block(raw, cut_off=cut_off and at_reply_end))
         self.done = self.done or self.draft.is_done
 
+    def _read_answer(self, *, cut_off: bool) -> Iterator[AnswerEvent]:
+        """Read the answer to the question, once its first block or the reply has ended. Nothing of it acts
+        before."""
+        if self._question is None or self._undecided is None:
+            return
+        events, self._undecided = self._undecided, None
+        answer = self._question.read("".join(event.raw for event in events))
+        is_final = answer is Answer.NO or self._question.is_quoted
+        if answer is Answer.RUN:
+            # Next to RUN only a marked block runs, instead of what was asked about.
+            block = [] if is_final else self._marked_after_words(events)
+            self.says_run, events = not block, block
+        self.done = is_final or self.says_run
+        for event in () if self.done else events:
+            yield from self._event(event, cut_off=cut_off)
+
+    def _marked_after_words(self, events: Sequence[Event]) -> list[Event]:
+        """The marked block that ends ``events``, if there are words before it."""
+        for place, event in enumerate(events):
+            if isinstance(event, BlockStart):
+                has_words = any(one.raw.strip() for one in events[:place])
+                is_marked = has_words and self.draft.is_marked(event.dialect, event.raw)
+                return [*events[place:]] if is_marked else []
+        return []
+
     def _parts(self, parts: Iterable[AnswerEvent | str]) -> Iterator[AnswerEvent]:
         for part in parts:
-            if isinstance(part, HeldText):
-                self._held.append(part)
-            elif isinstance(part, str):
+            if isinstance(part, str):
                 yield from self._not_code(part)
             else:
-                if isinstance(part, _ACTS):
-                    yield from self.show_doubtful()
                 yield part
 
     def _settle(self, place: Place = Place.FOLLOWED) -> Iterator[AnswerEvent]:
@@ -278,41 +271,15 @@ class ReplyReader:
         elif self.draft.is_unsettled:
             self._space += text
             return
-        if self._held:
-            self._held.append(text)
-            return
-        if self.draft.has_code and not self._shows_afterword:
-            yield from self._read_afterword(text)
+        if self.draft.has_code and not self.prose.shows_afterwords:
+            # A reply may end in endless white space: it does not count.
+            self._afterword = (self._afterword + text).lstrip()
+            longest = 0 if self.draft.expects_blocks else MAX_AFTERWORD
+            self.done = len(self._afterword.strip()) > longest
             return
         if words := self.prose.feed(text):
             yield ContentDelta(words)
         self.done = self.prose.stopped
-
-    def _read_afterword(self, text: str) -> Iterator[AnswerEvent]:
-        """Words after a program. They are dropped, unless the reply is the upstream's own."""
-        words = self._afterword + text
-        # A reply may end in endless white space: it does not count.
-        space = words[: len(words) - len(words.lstrip())][-2:]
-        words = self._afterword = space + words.lstrip()
-        if _INVENTED_OUTPUT.match(words):
-            self.done = True
-        elif not self.prose.shows_afterwords:
-            longest = 0 if self.draft.expects_blocks else MAX_AFTERWORD
-            self.done = len(words.strip()) > longest
-        elif not _PERHAPS_OUTPUT.fullmatch(words):
-            yield from self._show_afterword()
-
-    def _show_afterword(self) -> Iterator[AnswerEvent]:
-        words, self._afterword = self._afterword, ""
-        self._shows_afterword = True
-        before = self.prose.sent[-1:]
-        yield from self._words(words if before.strip() else words.lstrip())
-
-    def _end_afterword(self) -> Iterator[AnswerEvent]:
-        """Another block starts, or the reply ends."""
-        if self.prose.shows_afterwords and self._afterword.strip() and not self.done:
-            yield from self._show_afterword()
-        self._shows_afterword = False
 
     def _not_code(self, raw: str) -> Iterator[AnswerEvent]:
         """A block that calls no offered tool is prose; after a program it is an invented result."""

@@ -1,9 +1,12 @@
-"""Read the statements of a reply's blocks, and mark in each block what decides whether it runs: the tools
+"""Read the statements of a reply's blocks, and note in each block what decides whether it runs: the tools
 that it calls, and quotations."""
 
 from __future__ import annotations
 
-from emulator.reading.readers import Statement, Unreadable, used_tools
+from contextlib import suppress
+
+from emulator.programs.name_resolution import NameResolution
+from emulator.reading.readers import Statement, Unreadable, read, used_tools
 from emulator.reading.tool_names import cached_tool_names
 from emulator.reply.draft_block import DraftBlock, ForeignStatements
 from emulator.reply.quotations import Quotations
@@ -21,11 +24,14 @@ class StatementReader:
         *,
         forced: bool = False,
     ) -> None:
-        self.names = cached_tool_names(toolset.spellings, toolset.constructors, forced=forced)
+        self.names = cached_tool_names(
+            toolset.spellings, toolset.constructors, toolset.readers, forced=forced
+        )
         self._toolset = toolset
         self._python_names = cached_tool_names(toolset.names)
         self._quotations = quotations
         self._foreign = foreign
+        self._resolution = NameResolution(toolset)
 
     def feed(self, block: DraftBlock, text: str) -> bool:
         """Read more of a block. Returns True if a new statement calls a tool."""
@@ -42,36 +48,37 @@ class StatementReader:
                 self.add(block, block.reader.close())
         except Unreadable as error:
             block.error = error
+        if block.error is not None and block.is_labelled and not block.has_statements:
+            with suppress(Unreadable):  # in a syntax that its first line does not show
+                self.add(block, read("markup", block.inner, self.names))
+                block.error = None
         if block.error is not None:
             block.tools |= block.mentioned_tools(self.names)
-            if self._quotations.contains(block.inner):
-                block.quoted.append(block.inner)
-        if block.is_program and block.dialect != "python" and (quoted := self._quoted(block)):
-            block.quoted, block.is_program = quoted, False
+            block.is_quoted = block.is_quoted or self._quotations.quotes_text(block.inner)
+        elif block.dialect != "python" and block.has_statements and not block.is_quoted:
+            text = block.raw if block.dialect == "command" else block.inner
+            if self._quotations.quotes_block(text, block.statements):
+                block.quote_all()
 
     def add(self, block: DraftBlock, statements: list[Statement]) -> bool:
         """Add statements to the block. Returns True if one of them calls a tool."""
         new = False
-        for statement in statements:
+        for written in statements:
+            statement = self._resolution.resolve(written)
             tools = self._tools(statement)
-            if tools:
-                block.tools |= tools
-                if self._quotations.contains_call(statement):
-                    block.quoted.append(statement.source)
+            block.tools |= tools
+            # Who wrote a call is asked first, whether or not its name is offered.
+            if tools or self._resolution.calls_unknown(statement):
+                block.is_quoted |= self._quotations.quotes_statement(written, statement)
             if block.dialect != "python":
                 self._foreign.add(statement, block)
-            if not block.is_quoted:  # statements after a quoted call may need its result
+            if block.is_quoted:  # what follows a quoted call may need its result
+                block.quoted.append(statement)
+            else:
                 block.statements.append(statement)
                 new = new or bool(tools)
-        block.is_program = block.is_program or new
+        block.calls_tool = block.calls_tool or new
         return new
-
-    def _quoted(self, block: DraftBlock) -> list[str]:
-        """The text and the statements of a block that is a quotation as a whole."""
-        text = block.raw if block.dialect == "command" else block.inner
-        if not self._quotations.contains_block(text, block.statements):
-            return []
-        return [text, *(statement.source for statement in block.statements)]
 
     def _tools(self, statement: Statement) -> set[str]:
         """The Python names of the offered functions that the statement calls."""

@@ -22,9 +22,9 @@ class CellResult:
     failed: bool
 
 
-Fault = Literal["invalid", "required", "empty", "output", "cut", "quoted", "doubtful", "format"]
+Fault = Literal["invalid", "required", "empty", "output", "cut", "asked", "format"]
 """Invalid code, no call although one is required, no answer, code that calls nothing, a truncated block, a
-call of another author, a block that may only be shown, another form than ``response_format``."""
+block about which the model is asked (`question`), another form than ``response_format``."""
 
 
 @dataclass(frozen=True)

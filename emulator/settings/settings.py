@@ -104,6 +104,11 @@ class Settings(BaseSettings):
     drop_fields: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         (), description="request fields that the upstream refuses, separated by commas"
     )
+    pass_fields: Annotated[tuple[str, ...], NoDecode, Split] = Field(
+        (),
+        description="unknown fields of Responses and Messages that go to the upstream (*: all), and fields "
+        "that change the server's state (chat_template, keep_alive ...), which client keys withhold",
+    )
     pass_through: Annotated[tuple[str, ...], NoDecode, Split] = Field(
         ("*",),
         description="paths below /v1 that are passed to the upstream, such as embeddings or audio/*, "

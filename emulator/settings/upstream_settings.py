@@ -75,6 +75,7 @@ class UpstreamRow(_TableRow):
     retry_grammar: SchemaField | None = None
     response_format: Literal["emulate", "pass"] | None = None
     drop_fields: tuple[str, ...] | None = None
+    pass_fields: tuple[str, ...] | None = None
     repair_attempts: int | None = Field(None, ge=0, le=10)
     upstream_seconds: float | None = Field(None, gt=0)
     upstream_retries: int | None = Field(None, ge=0, le=10)
@@ -128,6 +129,7 @@ class ProfileRow(_TableRow):
     like: Literal["default", "reasoning", "tiny", "openai"] = "default"
     system: bool | None = None
     drops: tuple[str, ...] | None = None
+    pass_fields: tuple[str, ...] | None = None
     renames: dict[str, str] | None = None
     account_fields: tuple[str, ...] | None = None
     plain: bool | None = None

@@ -115,7 +115,7 @@ def effect_of(
     """Return what calls of a tool may change. ``hints``: its MCP annotations; ``schema``: the
     original schema of its arguments.
     """
-    declared = _declared(hints or {}, schema or {})
+    declared = declares_reading(hints or {}, schema or {})
     if declared is True:
         return Effect.READS
     words = _split(name)
@@ -142,10 +142,10 @@ def hints_of(*places: Mapping[str, Any]) -> dict[str, Any]:
 
 def declares_repeatable(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Return True if the tool declares that a second call with the same arguments changes nothing more."""
-    return _declared(hints, schema) is True or hints.get("idempotentHint") is True
+    return declares_reading(hints, schema) is True or hints.get("idempotentHint") is True
 
 
-def _declared(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool | None:
+def declares_reading(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool | None:
     """Return True if the tool declares that it only reads, False if it declares that it acts, None
     if neither.
     """

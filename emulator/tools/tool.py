@@ -38,6 +38,8 @@ class Tool:
     kind: ToolKind = "function"
     effect: Effect = Effect.ORDERED
     """Which other calls may be sent together with its calls."""
+    declares_reading: bool = False
+    """Its definition says that it only reads (``readOnlyHint``, ``x-read-only``)."""
     return_type: ReturnType = UNKNOWN_RETURN
     """What its results are, if its definition specifies it."""
     examples: tuple[dict[str, Any], ...] = ()

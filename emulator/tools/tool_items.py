@@ -12,7 +12,7 @@ from typing import Any
 
 from emulator.tools import schema_cleaning
 from emulator.tools.custom_tools import custom_input
-from emulator.tools.effects import effect_of, hints_of
+from emulator.tools.effects import declares_reading, effect_of, hints_of
 from emulator.tools.return_types import find_return_type
 from emulator.tools.schema import SchemaError, kind_of
 from emulator.tools.tool import ANY_CALLER, Caller, Tool
@@ -54,16 +54,20 @@ def read_item(item: Mapping[str, Any], place: str, taken: Collection[str]) -> To
         written, grammar = custom_input(inside, place)
     strict = inside.get("strict") is True
     parameters = schema_cleaning.clean_schema(written, f"{place}.{field}", strict=strict)
+    hints, schema = hints_of(item, inside), written if isinstance(written, Mapping) else {}
     effect = effect_of(
         name,
         description or "",
         # Free text is often a command, a patch or a program.
         ["code"] if kind == "custom" else list(parameters.get("properties", ())),
-        hints=hints_of(item, inside),
-        schema=written if isinstance(written, Mapping) else {},
+        hints=hints,
+        schema=schema,
     )
     returns = find_return_type(description or "", inside, item)
-    tool = Tool(name, "", description or "", parameters, (), kind, effect, returns, grammar=grammar)
+    reads = declares_reading(hints, schema) is True
+    tool = Tool(
+        name, "", description or "", parameters, (), kind, effect, reads, returns, grammar=grammar
+    )
     examples = inside.get("input_examples") if kind == "function" else None
     tool = replace(tool, callers=_callers(item.get("callers")))
     return replace(tool, examples=_examples(tool, examples, f"{place}.input_examples"))

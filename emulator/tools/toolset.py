@@ -6,7 +6,6 @@ equal arrays return the same toolset. Knows nothing of HTTP, prompts or sandboxe
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import operator
@@ -125,11 +124,27 @@ class Toolset:
     @cached_property
     def _by_spelling(self) -> Spellings[Tool]:
         by_python_name = {tool.python_name: tool for tool in self.tools}
-        return Spellings(by_python_name | {tool.name: tool for tool in self.tools})
+        offered = by_python_name | {tool.name: tool for tool in self.tools}
+        return Spellings(offered, self.readers)
+
+    @cached_property
+    def readers(self) -> frozenset[str]:
+        """The wire and Python names of the tools that declare that they only read."""
+        declared = [tool for tool in self.tools if tool.declares_reading]
+        return frozenset(name for tool in declared for name in (tool.name, tool.python_name))
 
     def find(self, written: str) -> Tool | None:
-        """Return the tool that `written` means: its wire or Python name, or nearly so."""
+        """Return the tool that a name in data means (`Spellings`)."""
         return self._by_spelling.find_near(written)
+
+    def find_in_code(self, written: str) -> Tool | None:
+        """Return the tool that a name in Python means, if the program does not bind it."""
+        return self._by_spelling.find_in_code(written)
+
+    def candidates(self, written: str) -> list[str]:
+        """The Python names of the tools that an unknown name may mean."""
+        found = map(self.find, self._by_spelling.candidates(written))
+        return list(dict.fromkeys(tool.python_name for tool in found if tool))
 
     def bind(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments object of a call: bound, coerced and valid. Raises BindError."""
@@ -145,10 +160,9 @@ class Toolset:
         tool = self.find(name)
         if tool is None:
             shown = str(name)[:80].encode("utf-8", "replace").decode()
-            offered = [t.python_name for t in self.tools]
-            near = difflib.get_close_matches(shown, offered, n=1)
+            near = self.candidates(shown)
             hint = f' (did you mean "{near[0]}"?)' if near else ""
-            expected = ", ".join(offered)
+            expected = ", ".join(tool.python_name for tool in self.tools)
             message = f'unknown tool "{shown}"{hint}; expected one of {expected[:600]}'
             raise BindError(f"{shown}(...)", [Problem("", message)])
         return tool

@@ -123,6 +123,8 @@ class Turn:
     """Code for the interpreter."""
     shown_rule: str = ""
     """Why a block that calls tools was shown to the user instead of run."""
+    note: str = ""
+    """Why the answer ends with the words of a reply that was rejected."""
     verdict: str = ""
     """``answered``, ``ran`` (a cell), or why the reply was unusable: ``invalid``, ``required``, ..."""
     diagnostics: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import structlog
 
@@ -22,6 +23,7 @@ from emulator.upstream.servers import (
     context_lengths,
     describe_models,
     identify_server,
+    loaded_lengths,
 )
 from emulator.upstream.upstreams import Upstreams
 
@@ -122,6 +124,9 @@ class Reachability:
         self._upstreams.routes.descriptions[target.name] = described
         lengths = context_lengths(models, server, upstream.at_root)
         self._upstreams.routes.context_lengths[target.name] = lengths
+        if server.loads_on_demand:
+            ask = partial(loaded_lengths, server, upstream.at_root)
+            self._upstreams.loads_on_demand[target.name] = ask
         if models and not self._model:
             self._model = target.client_name(models[0]["id"])
         return ""

@@ -51,6 +51,8 @@ class Route:
     """What the server says about the model (`servers`); "" until it was asked."""
     context_length: int = 0
     """The model's context in tokens, as the server says; 0 if unknown."""
+    listed_length: int = 0
+    """The same as it was known at the start: what is decided by it does not change during a conversation."""
 
     @property
     def settings(self) -> Settings:
@@ -69,7 +71,9 @@ class Routes:
         self.descriptions: dict[str, Mapping[str, str]] = {}
         """Name of a target -> model -> description, once its server was asked."""
         self.context_lengths: dict[str, Mapping[str, int]] = {}
-        """Name of a target -> model -> tokens."""
+        """Name of a target -> model -> tokens, as its server lists them."""
+        self.loaded_lengths: dict[str, Mapping[str, int]] = {}
+        """The same of models that were loaded since."""
         only_row = UpstreamRow.model_construct(base_url=settings.base_url)
         self.targets = tuple(
             Target(row.display_name, settings.model_copy(update=row.overrides()), row)
@@ -90,8 +94,9 @@ class Routes:
             if target.serves(client_model):
                 name = target.upstream_name(client_model)
                 description = self.descriptions.get(target.name, {}).get(name, "")
-                length = self.context_lengths.get(target.name, {}).get(name, 0)
-                return Route(target, name, client_model, description, length)
+                listed = self.context_lengths.get(target.name, {}).get(name, 0)
+                length = self.loaded_lengths.get(target.name, {}).get(name, listed)
+                return Route(target, name, client_model, description, length, listed)
         raise NotFound(
             f"No upstream is configured for the model {model!r}.", "model", "model_not_found"
         )

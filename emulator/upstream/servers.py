@@ -35,6 +35,8 @@ class ServerKind:
     path: str = ""
     """Where it describes itself, as a JSON object with `key`."""
     key: str = ""
+    loads_on_demand: bool = False
+    """It loads a model when a request names it, with a context that shows only then."""
     schema_field: SchemaField = "off"
     """How it accepts a schema of calls: ``grammar`` in a row of ``[[profiles]]``."""
 
@@ -71,7 +73,12 @@ SERVERS: tuple[ServerKind, ...] = (
         schema_field="json_schema",
     ),
     ServerKind(
-        "Ollama", owner="library", path="/api/version", key="version", schema_field="json_schema"
+        "Ollama",
+        owner="library",
+        path="/api/version",
+        key="version",
+        loads_on_demand=True,
+        schema_field="json_schema",
     ),
     # Its model list says that all models belong to "me".
     ServerKind("llama-cpp-python", owner="me", schema_field="json_object"),
@@ -134,13 +141,32 @@ def context_lengths(
     if server.name == "llama.cpp" and len(lengths) == 1:
         [own] = lengths.values()
         own.append(_member(_member(get("/props"), "default_generation_settings"), "n_ctx"))
-    known = (
-        (model, length)
+    for model, length in loaded_lengths(server, get).items():
+        lengths[model] = [length, *lengths.get(model, ())]
+    return {
+        model: known[0]
         for model, found in lengths.items()
-        for length in found
-        if isinstance(length, int) and 0 < length < _MAX_LENGTH
-    )
-    return dict(known)
+        if (known := [n for n in found if isinstance(n, int) and 0 < n < _MAX_LENGTH])
+    }
+
+
+def loaded_lengths(server: ServerKind, get: GetJSON) -> Mapping[str, int]:
+    """The contexts with which a server has loaded its models, which may be shorter than the models' own.
+
+    Ollama's default cuts prompts silently (/api/ps, of models in memory); LM Studio's model list names it.
+    """
+    path, rows, name = {
+        "Ollama": ("/api/ps", "models", "context_length"),
+        "LM Studio": ("/api/v0/models", "data", "loaded_context_length"),
+    }.get(server.name, ("", "", ""))
+    found = _member(get(path), rows) if path else None
+    lengths: dict[str, int] = {}
+    for row in islice(found, _MAX_MODELS) if isinstance(found, list) else ():
+        length = _member(row, name)
+        for model in {_member(row, "id"), _member(row, "name"), _member(row, "model")}:
+            if isinstance(model, str) and isinstance(length, int) and 0 < length < _MAX_LENGTH:
+                lengths[model] = length
+    return lengths
 
 
 def _listed(row: Mapping[str, Any]) -> Iterator[str]:

@@ -67,6 +67,8 @@ class AnswerUpstream:
     spend: Spend | None
     first_token_seconds: float = math.inf
     """How long the first turn may be silent before a fallback is asked."""
+    on_answer: Callable[[], None] | None = None
+    """Called when a turn has ended."""
     _turns: Iterator[int] = field(default_factory=count, init=False)
 
     def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
@@ -76,7 +78,10 @@ class AnswerUpstream:
         if next(self._turns) == 0:
             first = time.monotonic() + self.first_token_seconds
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key, first)
-        return open_metered(self.name, messages, named, self.spend, open_reply)
+        reply = open_metered(self.name, messages, named, self.spend, open_reply)
+        if self.on_answer is not None:
+            reply.on_close(self.on_answer)
+        return reply
 
 
 class Upstreams:
@@ -98,6 +103,9 @@ class Upstreams:
         self._budget = budget
         self._lock = threading.Lock()
         self._guarded: dict[str, GuardedUpstream] = {}
+        self.loads_on_demand: dict[str, Callable[[], Mapping[str, int]]] = {}
+        """Name of a target whose server loads models when they are asked -> asks for the contexts of those
+        that it has loaded."""
         self._listings: dict[tuple[str, str | None], tuple[float, list[ModelRow]]] = {}
 
     def route(self, model: str, client: str, fields: Mapping[str, object] | None = None) -> Route:
@@ -120,7 +128,23 @@ class Upstreams:
         key = key_for(route.settings, client)
         name = route.target.name
         seconds = route.settings.first_token_seconds if has_fallback else math.inf
-        return AnswerUpstream(self.of(route.target), name, route.model, key, until, spend, seconds)
+        learn = None
+        if name in self.loads_on_demand and route.model not in self.routes.loaded_lengths.get(
+            name, ()
+        ):
+            learn = partial(self._learn_length, name)
+        upstream = self.of(route.target)
+        return AnswerUpstream(upstream, name, route.model, key, until, spend, seconds, learn)
+
+    def _learn_length(self, name: str) -> None:
+        """Ask, in the background, with which contexts the server of a target has loaded its models."""
+
+        def ask() -> None:
+            lengths = self.loads_on_demand[name]()
+            known = self.routes.loaded_lengths.get(name, {})
+            self.routes.loaded_lengths[name] = {**known, **lengths}
+
+        threading.Thread(target=ask, name="context length", daemon=True).start()
 
     def deadline(self) -> float:
         """The deadline (monotonic) of an answer that begins now."""

@@ -110,7 +110,7 @@ class _Application(Flask):
 
 
 def _add_api(app: Flask, services: Services, checks: Checks) -> None:
-    """Add the API at ``/v1``; `Doors` maps the other addresses that clients use to it."""
+    """Add the API at ``/v1``; `doors` maps the other addresses that clients use to it."""
     settings, stores, pipeline = services.settings, services.stores, services.pipeline
     api = Blueprint("api", __name__)
     upload = partial(read_upload, stores.blobs.scratch, settings.max_file_bytes)

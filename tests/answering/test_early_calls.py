@@ -50,7 +50,7 @@ def fed(text: str, size: int, dialect: str = "python") -> tuple[EarlyCall, list[
         TOOLSET,
         "call_1",
         is_free=lambda *_: True,
-        quotes=lambda call: "quoted" in str(call.values),
+        quotes=lambda text: "quoted" in text,
         streams=True,
     )
     events = [

@@ -330,15 +330,13 @@ def test_without_a_forced_choice_an_object_is_an_answer(
 CUSTOM = {"type": "custom", "custom": {"name": "note", "description": "Take a note."}}
 
 
-@pytest.mark.parametrize("tools", [[GET_WEATHER, SEND_MAIL], [CUSTOM]], ids=["two", "custom"])
-def test_an_object_calls_no_function_that_it_does_not_name(
-    client: openai.OpenAI, upstream: ScriptedUpstream, tools: Any
+def test_an_object_is_no_text_for_a_custom_tool(
+    client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    """Neither which of two functions it is for, nor a custom tool's text."""
-    upstream.reply(*[json.dumps(OSLO)] * 4)
+    upstream.reply(*[json.dumps(OSLO)] * 2)
     with pytest.raises(openai.APIStatusError) as raised:
         client.with_options(max_retries=0).chat.completions.create(
-            model="m", messages=ASK, tools=tools, tool_choice="required"
+            model="m", messages=ASK, tools=[CUSTOM], tool_choice="required"
         )
     assert raised.value.status_code == 502
 
@@ -403,3 +401,51 @@ def test_an_object_is_read_the_same_however_the_reply_is_cut(
     at = sorted({0, len(reply), *(cut % (len(reply) + 1) for cut in cuts)})
     pieces = [reply[one:two] for one, two in pairwise(at)]
     assert events(pieces) == events([*reply]) == events([reply])
+
+
+MAIL = {"to": "a@b.c", "body": "Hi."}
+SEVERAL = [GET_WEATHER, SEND_MAIL, CREATE_EVENT]
+FITTING = {
+    "an object": (json.dumps(MAIL), [("send_mail", MAIL)]),
+    "a fence": (f"```json\n{json.dumps(MAIL)}\n```", [("send_mail", MAIL)]),
+    "another tool's": (json.dumps(OSLO), IS_OSLO),
+}
+
+
+@BOTH
+@pytest.mark.parametrize(("text", "expected"), FITTING.values(), ids=FITTING)
+def test_an_object_is_the_call_of_the_only_function_that_accepts_it(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, text: str, expected: Any
+) -> None:
+    """It ended in a 502 after four turns."""
+    upstream.reply(text)
+    request: Any = {"messages": ASK, "tools": SEVERAL, "tool_choice": "required"}
+    assert calls(ask(client, model="m", **request)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"note": "x"}',
+        json.dumps([MAIL]),
+        f"I would send {json.dumps(MAIL)}",
+        f"{json.dumps(MAIL)} {OSLO}",
+    ],
+)
+def test_an_object_that_is_not_alone_or_fits_no_function_is_no_call(
+    client: openai.OpenAI, upstream: ScriptedUpstream, text: str
+) -> None:
+    upstream.reply(text, "```tool_code\nget_weather(location='Oslo')\n```")
+    request: Any = {"messages": ASK, "tools": SEVERAL, "tool_choice": "required"}
+    assert calls(client.chat.completions.create(model="m", **request)) == IS_OSLO
+    assert len(upstream.requests) == 2
+
+
+def test_an_object_that_two_functions_accept_is_no_call(
+    client: openai.OpenAI, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply(json.dumps(OSLO), "```tool_code\nget_weather(location='Oslo')\n```")
+    tools = [GET_WEATHER, function("get_time", strings("location"))]
+    request: Any = {"messages": ASK, "tools": tools, "tool_choice": "required"}
+    assert calls(client.chat.completions.create(model="m", **request)) == IS_OSLO
+    assert len(upstream.requests) == 2

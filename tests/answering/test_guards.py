@@ -28,10 +28,11 @@ INVALID_MAIL = '```tool_code\nsend_mail(recipient="a@b.example")\n```'
     [
         [Reply(status=400)],
         [INVALID_MAIL, Reply(status=400)],
-        [INVALID_MAIL, INVALID_MAIL, INVALID_MAIL],
+        [INVALID_MAIL, INVALID_MAIL],
+        [INVALID_MAIL, f"{INVALID_MAIL}\n", f"{INVALID_MAIL} "],
         [""],
     ],
-    ids=["refused", "invalid then refused", "invalid", "empty"],
+    ids=["refused", "invalid then refused", "the same twice", "invalid", "empty"],
 )
 def test_words_stay_the_answer_when_the_question_about_their_block_fails(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
@@ -53,13 +54,35 @@ def test_words_that_announce_a_call_are_an_answer(
     assert len(upstream.requests) == 1
 
 
+MARKED_INVALID = '```tool_code\nget_weather(town="London")\n```'
+
+
 @BOTH
-def test_a_refused_repair_of_code_is_reported_as_an_error(
+@pytest.mark.parametrize(
+    "later",
+    [[Reply(status=400)], [Reply(status=401)], ["*"], ["", ""]],
+    ids=["refused", "not allowed", "the same twice", "empty"],
+)
+def test_words_are_the_answer_if_no_better_reply_comes(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, later: list[Any]
+) -> None:
+    """It ended in a 502, and the words were lost."""
+    first = f"I look.\n\n{MARKED_INVALID}"
+    upstream.reply(first, *(first if one == "*" else one for one in later))
+    completion = ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+    shown = MARKED_INVALID.replace("tool_code", "python")
+    assert completion.choices[0].message.content == f"I look.\n\n{shown}"
+    assert completion.choices[0].finish_reason == "stop"
+    assert len(upstream.requests) == 1 + len(later)
+
+
+@BOTH
+def test_a_required_call_that_cannot_be_repaired_is_an_error(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     upstream.reply(INVALID, Reply(status=400))
     with pytest.raises(openai.APIError, match="wrote code that cannot be used") as caught:
-        ask(client, model="m", messages=ASK, tools=[GET_WEATHER])
+        ask(client, model="m", messages=ASK, tools=[GET_WEATHER], tool_choice="required")
     assert caught.value.code == "model_invalid"
 
 
@@ -118,7 +141,7 @@ if "12" in get_weather("London"):
 @pytest.mark.parametrize("first", [LONDON, WAITING], ids=["call", "program that waits for it"])
 @pytest.mark.parametrize(
     "later",
-    [[LONDON], [INVALID, INVALID, INVALID], ["", "", ""], [Reply(status=400)], [Reply(status=401)]],
+    [[LONDON], [INVALID, INVALID], ["", ""], [Reply(status=400)], [Reply(status=401)]],
     ids=["again", "invalid", "empty", "refused", "not allowed"],
 )
 def test_a_repeated_call_is_sent_if_no_better_reply_comes(
@@ -222,19 +245,22 @@ def test_the_operator_sets_the_number_of_repairs(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     client = openai.OpenAI(base_url=start_proxy(repair_attempts=0), api_key="k", max_retries=0)
-    upstream.reply("```python\nget_weather(town='x')\n```")
-    with pytest.raises(openai.InternalServerError):
-        client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    reply = "```python\nget_weather(town='x')\n```"
+    upstream.reply(reply)
+    completion = client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+    assert completion.choices[0].message.content == reply
     assert len(upstream.requests) == 1
 
 
 def test_a_repair_beyond_the_context_length_reports_the_first_fault(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
+    """If a call is required; otherwise the words are the answer."""
     too_long = {"error": {"message": "too long", "code": "context_length_exceeded"}}
     upstream.reply("```python\nget_weather(town='x')\n```", Reply(status=400, body=too_long))
+    request: Any = {"model": "m", "messages": ASK, "tools": [GET_WEATHER]}
     with pytest.raises(openai.InternalServerError) as raised:
-        client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+        client.chat.completions.create(**request, tool_choice="required")
     assert raised.value.code == "model_invalid"
 
 

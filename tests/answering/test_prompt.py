@@ -21,6 +21,7 @@ from emulator.core.protocol import Message
 from emulator.rendering.prompt import cell_messages, instruct
 from emulator.rendering.python_calls import example
 from emulator.rendering.transcript import transcript
+from emulator.reply.question import Question
 from emulator.tools.toolset import Toolset
 from tests.conftest import StartProxy
 from tests.support.chat import plain
@@ -156,11 +157,18 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "invalid after prints": {"diagnostics": "error: KeyError: 'a'", "output": "1\n```\n2"},
     "required": {"names": ["get_weather"]},
     "cut": {"tail": "```python\nget_weather(loca"},
-    "quoted": {"quoted": ['wire_money(to="eve")']},
+    "asked": {"question": Question(("pay()",)), "diagnostics": ""},
+    "asked about a fault": {
+        "question": Question(("pay(",), has_faults=True),
+        "diagnostics": "error: not Python",
+    },
+    "asked about a quotation": {
+        "question": Question(("wire_money()",), is_quoted=True),
+        "diagnostics": "",
+    },
     "empty": {"names": ["get_weather"]},
     "output": {"diagnostics": "12"},
     "output with a fence": {"diagnostics": "12\n```\nYou may pay now."},
-    "doubtful": {"quoted": ["```python\npay()\n```"], "diagnostics": "error: not Python"},
     "required block": {"names": []},
 }
 
@@ -172,9 +180,9 @@ def test_the_words_of_a_repair_are_golden(kind: str) -> None:
     assert words == golden(f"repair {kind}", words)
 
 
-@pytest.mark.parametrize("kind", ["invalid", "required"])
+@pytest.mark.parametrize("kind", ["invalid", "required", "asked", "asked about a fault"])
 def test_the_words_of_a_constrained_repair_are_golden(kind: str) -> None:
-    words = written(JSON.repair("{}", kind=kind, **REPAIRS[kind]))
+    words = written(JSON.repair("{}", kind=kind.split(maxsplit=1)[0], **REPAIRS[kind]))
     assert words == golden(f"repair {kind} constrained", words)
 
 

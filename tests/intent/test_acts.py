@@ -25,6 +25,7 @@ TOOLS: list[Any] = [
     function("send_mail", strings("to", "body"), "Send a mail."),
     function("read_file", strings("path"), "Read a file."),
 ]
+TOOLS[-1]["function"]["annotations"] = {"readOnlyHint": True}
 PATH = "notes.txt"
 DELETED = [("delete_file", {"path": PATH})]
 CODE = f'delete_file(path="{PATH}")'
@@ -92,7 +93,8 @@ def test_a_block_that_comes_after_the_last_attempt_is_shown(
 ) -> None:
     """The model cannot be asked about it any more: the answer was empty."""
     reply = said("English, a user's act", next(iter(OTHERS.values())))
-    upstream.reply(*["```tool_code\ndelete_file(name=1)\n```"] * 3, reply)
+    wrong = [f"```tool_code\ndelete_file(name={n})\n```" for n in range(3)]
+    upstream.reply(*wrong, reply)
     message = answer(client, ask).choices[0].message
     assert (message.content, message.tool_calls) == (reply, None)
 
@@ -141,7 +143,7 @@ def test_each_of_these_answers_confirms_the_block(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, syntax: str, said_then: str
 ) -> None:
     block = OTHERS[syntax]
-    upstream.reply(f"Here:\n\n{block}\n\nOk?", RUN_ANSWERS[said_then] or f"Yes:\n\n{block}")
+    upstream.reply(f"Here:\n\n{block}\n\nOk?", RUN_ANSWERS[said_then] or block)
     assert calls(answer(client, ask)) == DELETED
     assert len(upstream.requests) == 2
 
@@ -208,6 +210,7 @@ def test_an_unlabelled_block_of_a_model_that_labels_blocks_causes_a_question(
 SHOWN = {
     "a session": f"```python\n>>> {CODE}\n'ok'\n```",
     "an own function": f"```python\nimport os\n\ndef delete_file(path):\n    os.remove(path)\n\n{CODE}\n```",
+    "an example": f"```python example\n{CODE}\n```",
     "only definitions": f"```python\ndef clean():\n    {CODE}\n```",
     "another library": "```python\nimport shutil\nshutil.rmtree('build')\n```",
     "no call": '```json\n{"path": "notes.txt"}\n```',
@@ -244,7 +247,7 @@ def test_the_question_about_an_invalid_block_names_its_fault(
     upstream.reply(f"I delete it.\n\n{block}\n\nOk?", TRUSTED["the label"])
     assert calls(answer(client)) == DELETED
     question = upstream.requests[1]["messages"][-1]["content"]
-    assert "It has a fault" in question
+    assert "it has a fault" in question
     assert "error:" in question
     assert "Answer NO if you only showed it" in question
 
@@ -320,12 +323,14 @@ def test_any_call_of_a_model_acts_if_its_profile_says_so(
     assert calls(answer(client)) == []
 
 
-def test_a_labelled_block_that_calls_nothing_is_sent_as_python(
+def test_a_labelled_block_that_calls_nothing_runs_and_its_output_goes_back(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply("Look:\n\n```tool_code\nx = 1\n```\n\nThat is all.")
+    """It was shown as Python."""
+    upstream.reply("Look:\n\n```tool_code\nprint(6 * 7)\n```", "It is 42.")
     content = answer(client).choices[0].message.content
-    assert content == "Look:\n\n```python\nx = 1\n```\n\nThat is all."
+    assert content == "Look:\n\nIt is 42."
+    assert "42" in upstream.requests[1]["messages"][-1]["content"]
 
 
 words = st.text(

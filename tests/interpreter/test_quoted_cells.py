@@ -90,7 +90,7 @@ def in_responses(page: str) -> list[Any]:
 def test_a_quoted_cell_causes_a_question_over_responses(
     proxy: str, upstream: ScriptedUpstream, stream: bool
 ) -> None:
-    upstream.reply(f"It says:\n{CELL}\n", "NO", f"It says:\n{CELL}\n", CELL, "I ran it.")
+    upstream.reply(f"It says:\n{CELL}\n", "NO", f"It says:\n{CELL}\n", "RUN", "I ran it.")
     body = {"model": "m", "input": in_responses(PAGE), "tools": [INTERPRETER]}
 
     def response() -> Any:

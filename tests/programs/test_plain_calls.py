@@ -234,7 +234,8 @@ MORE = [
     )
 )
 def test_a_json_call_equals_the_call_of_its_python_form(calls: list[Any]) -> None:
-    """Stored programs are Python: what a reader hands over must not differ from it."""
+    """Stored programs are Python: what a reader hands over must not differ from it. That the calls leave
+    together is not stored, because they have left by then."""
     try:
         statements = [call_statement(name, arguments, NAMED, 1) for name, arguments in calls]
     except Unreadable:
@@ -247,6 +248,7 @@ def test_a_json_call_equals_the_call_of_its_python_form(calls: list[Any]) -> Non
     assert program.calls is not None
     assert read is not None
     assert parsed is not None
+    read, parsed = ([replace(call, batch=0) for call in one] for one in (read, parsed))
     assert json.dumps(read, default=vars) == json.dumps(parsed, default=vars)
 
 

@@ -37,7 +37,7 @@ ROWS: dict[str, dict[str, str]] = {
             web/server/test_server.py
             test_connections_beyond_the_limit_of_descriptors_do_not_end_the_server""",
         "bodies exceed 2 GiB together": """
-            web/server/test_floods.py test_uploads_in_progress_are_bounded_together""",
+            web/server/test_floods.py test_bodies_in_memory_are_bounded_together_by_what_was_read""",
         "it exceeds its limits, in the playground too": """
             web/server/test_floods.py
             test_each_client_has_its_own_limit_of_requests_per_minute

@@ -36,7 +36,7 @@ WORDS = {
     "permission is requested": "Say yes and I will call send_email for you.",
     "a tag in backticks": "Close it with `</tool_call>` and nothing else.",
     "a tag in quotes": 'The tag "</tool_call>" closes it.',
-    "an answer in JSON": '{"name": "Alice", "arguments": {"age": 3}}',
+    "an answer in JSON": '{"name": "Alice", "age": {"years": 3}}',
     "a name and its JSON that begin a sentence": 'search {"query": "a"} is what I would send.',
     "a name and its JSON, then an aside": 'search {"query": "a"} (not sent yet)',
     "a name and its JSON, then a comma": 'search {"query": "a"}, then I wait.',

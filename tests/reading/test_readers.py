@@ -331,8 +331,8 @@ def test_a_value_that_is_not_a_call_yields_none() -> None:
         ),
         pytest.param(
             "json",
-            '{"name": "get time", "arguments": {}}',
-            "error: no function is called 'get time'\n --> line 1",
+            '{"name": "got time", "arguments": {}}',
+            "error: no function is called 'got time'\n --> line 1",
             id="a name that is not valid",
         ),
     ],

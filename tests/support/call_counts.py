@@ -299,7 +299,8 @@ def main() -> None:
     for name, calls in sums.items():
         least = sums.get(f"{BARE}: {name}")
         ratio = f", {calls / least:.2f} times {BARE}" if least else ""
-        print(f"{name}: {calls}{ratio}")  # noqa: T201
+        rooms = sum(family.startswith(("emulator.", "sandbox.")) for family in found[name])
+        print(f"{name}: {calls} calls in {rooms} rooms{ratio}")  # noqa: T201
     if "--write" in sys.argv:
         rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
         TABLE.write_text(f"{{\n{rows}\n}}\n", "utf-8")

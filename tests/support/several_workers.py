@@ -129,11 +129,13 @@ class TwoWorkers:
                 read_until(connection, until)
             yield
 
-    def looks(self, worker: int) -> tuple[int, str]:
-        """The status and the error code of a request that needs no model."""
+    def refusal(self, worker: int) -> str | None:
+        """The error code of a request for an answer; None if it passes the limits (it asks nothing)."""
         with self.only(worker):
-            status, _, answer = send(f"{self.url}/v1/files")
-        return status, answer.get("error", {}).get("code", "")
+            status, _, answer = send(f"{self.url}/v1/chat/completions", {})
+        assert status in (400, 429)
+        code: str | None = answer["error"]["code"]
+        return code
 
     def metrics(self) -> str:
         return read_page(f"{self.url}/metrics")

@@ -31,6 +31,7 @@ GET_WEATHER = function(
     },
     "Get the current weather of a place.",
 )
+GET_WEATHER["function"]["annotations"] = {"readOnlyHint": True}
 SEND_MAIL = function("send_mail", strings("to", "body"), "Send a mail.")
 CREATE_EVENT = function(
     "create_event",

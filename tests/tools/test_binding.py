@@ -315,11 +315,11 @@ def test_an_unknown_tool_is_a_problem_with_a_guess() -> None:
     tools = Toolset.parse(offered({"name": "get_weather"}, {"name": "get_time"}))
     expected = Problem(
         "",
-        'unknown tool "getweather" (did you mean "get_weather"?); expected one of get_weather, get_time',
+        'unknown tool "get_wether" (did you mean "get_weather"?); expected one of get_weather, get_time',
     )
     for call in (tools.bind, tools.check):
         with pytest.raises(BindError) as caught:
-            call("getweather", [], {})  # type: ignore[operator]
+            call("get_wether", [], {})  # type: ignore[operator]
         assert caught.value.problems == (expected,)
 
 

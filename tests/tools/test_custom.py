@@ -194,5 +194,6 @@ def test_a_call_that_never_matches_is_an_error(proxy: str, upstream: ScriptedUps
     tool = custom(DATE, nested=True)
     kind = {"type": "custom", "custom": {k: v for k, v in tool.items() if k != "type"}}
     body = {"model": "m", "messages": [{"role": "user", "content": "When?"}], "tools": [kind]}
+    body["tool_choice"] = "required"
     status, _, answer = send(f"{proxy}/v1/chat/completions", body)
     assert (status, answer["error"]["code"]) == (502, "model_invalid")

@@ -62,8 +62,7 @@ def native_request(
     sent = chat.model_dump(
         exclude={"messages"}, exclude_unset=True, exclude_none=True, by_alias=True
     )
-    withheld = profile.withholds(request.settings.drop_fields) | {"stream", "max_tool_calls"}
-    fields = {name: value for name, value in sent.items() if name not in withheld}
+    fields = request.upstream_fields.sent(sent, {"stream", "max_tool_calls"})
     if chat.tools is not None:  # hosted tools cannot run here
         supported = [t for t in chat.tools if t.get("type", "function") in SUPPORTED_TYPES]
         tools = [*map(for_other_servers, supported)]
@@ -180,13 +179,13 @@ class _NativeAnswer:
 
     def _is_acceptable(self, verdict: UnusableReply) -> bool:
         """Shown code is an answer."""
-        return verdict.kind in ("quoted", "doubtful") and not self._request.call_policy.required
+        return verdict.kind == "asked" and not self._request.call_policy.required
 
 
 def _reply(request: AnswerRequest, driver: Driver, attempt: int, *, has_words: bool) -> ReplyReader:
     quotations = Quotations(request.chat.messages, request.toolset, request.hosted)
     draft = Draft(
-        ReplyProgram(ProgramRuns(driver, seed=fresh_seed()), quotations),
+        ReplyProgram(ProgramRuns(driver, seed=fresh_seed())),
         Judge(request.toolset, request.call_policy.required),
         quotations,
         stream_calls="block",

@@ -168,7 +168,9 @@ class NativeTurn:
                 self._check([call])
         ended = self._reply.close(cut_off=self._cut_off, has_calls=self._has_calls)
         yield from self._events(ended)
-        yield from self._events(self._reply.show_doubtful())  # here nobody asks
+        verdict = self._reply.draft.verdict
+        if isinstance(verdict, UnusableReply) and verdict.kind == "asked":  # here nobody asks
+            yield from self._events(self._reply.show_rest())
         if self._has_calls and self._call_policy.required and (words := self._reply.prose.close()):
             yield self._chunk({"content": words})
         yield from self._send_pending()

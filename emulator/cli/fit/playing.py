@@ -21,7 +21,7 @@ from emulator.fronts.chat.chunks import collect
 from emulator.fronts.chat.front import complete
 from emulator.history.log import history_documents
 from emulator.interpreter.engines import open_programs
-from emulator.reading.fences import LABEL
+from emulator.reading.openings import MARK
 from emulator.settings.settings import Settings
 from emulator.traces import Trace
 from emulator.upstream.upstreams import Upstreams
@@ -117,7 +117,7 @@ def play(
         seconds=round(time.monotonic() - began, 2),
         calls=tuple(calls),
         labelled=any(
-            block.source.lstrip("`~ ").startswith(LABEL)
+            block.source.lstrip("`~ ").startswith(MARK)
             for turn in trace.turns
             for block in turn.blocks
         ),

@@ -1,6 +1,7 @@
 """The coding agents of `tool-emulator run`: how each is installed and pointed at the proxy.
 
-The rows contain the address, key and model that docs/agents.md shows; `AgentConnection` replaces them.
+The rows contain the address, key and model that docs/agents.md shows; `AgentConnection` replaces them. What
+names the model's context is left out if it is not known: agents then assume a window of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-_PLACEHOLDERS = re.compile("http://127.0.0.1:8001|your-model|your-key")
+_PLACEHOLDERS = re.compile("http://127.0.0.1:8001|your-(?:model|key|window|output)")
+_WINDOW = re.compile(r".*your-window.*\n")
+_OUTPUT_PART = 4
+"""The part of a window that an agent keeps free for an answer, where it asks."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,19 @@ class AgentConnection:
     url: str
     model: str
     key: str
+    window: int = 0
+    """The model's context in tokens; 0 if it is not known."""
 
     def fill(self, text: str, escape: Callable[[str], str] = str) -> str:
         """Return ``text`` with these values, escaped, instead of the placeholders."""
-        values = {"your-model": self.model, "your-key": self.key}
+        values = {
+            "your-model": self.model,
+            "your-key": self.key,
+            "your-window": str(self.window),
+            "your-output": str(self.window // _OUTPUT_PART),
+        }
+        if not self.window:
+            text = _WINDOW.sub("", text)
         return _PLACEHOLDERS.sub(lambda found: escape(values.get(found[0], self.url)), text)
 
 
@@ -36,6 +49,8 @@ class Agent:
     files: Mapping[str, str] = field(default_factory=dict)
     """Paths in the home -> JSON or TOML."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    window: tuple[str, ...] = ()
+    """Variables that name the model's context, unless the user has set them."""
     arguments: tuple[str, ...] = ()
     """Precede the user's arguments."""
     setup: tuple[str, ...] = ()
@@ -45,15 +60,20 @@ class Agent:
         """Paths in the home -> their text."""
         return {path: connection.fill(text, _quote) for path, text in self.files.items()}
 
+    def variables_for(self, connection: AgentConnection, own: Mapping[str, str]) -> dict[str, str]:
+        """``own`` are the user's variables, of which those about the window count."""
+        filled = {name: connection.fill(value) for name, value in self.variables.items()}
+        for name in self.window:
+            if name in own or connection.window:
+                filled[name] = own.get(name) or str(connection.window)
+        return filled
+
     def describe(self, program: str, connection: AgentConnection) -> str:
         """The configuration for people to copy: files, then shell commands."""
         parts = [f"~/{path}:\n\n{text}" for path, text in self.files_for(connection).items()]
         commands = []
-        if self.variables:
-            filled = (
-                f"{name}={connection.fill(value, shlex.quote)}"
-                for name, value in self.variables.items()
-            )
+        if variables := self.variables_for(connection, {}):
+            filled = (f"{name}={shlex.quote(value)}" for name, value in variables.items())
             commands.append(f"export {' '.join(filled)}")
         commands += [
             shlex.join([program, *(connection.fill(word) for word in arguments)])
@@ -76,6 +96,7 @@ AGENTS: Mapping[str, Agent] = {
             ".codex/config.toml": """\
 model = "your-model"
 model_provider = "proxy"
+model_context_window = your-window
 
 [model_providers.proxy]
 name = "Tool Use API Emulator"
@@ -95,6 +116,7 @@ wire_api = "responses"
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "your-model",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         },
+        window=("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "CLAUDE_CODE_AUTO_COMPACT_WINDOW"),
     ),
     "opencode": Agent(
         "opencode",
@@ -108,7 +130,9 @@ wire_api = "responses"
       "npm": "@ai-sdk/openai-compatible",
       "name": "Tool Use API Emulator",
       "options": {"baseURL": "http://127.0.0.1:8001/v1", "apiKey": "your-key"},
-      "models": {"your-model": {}}
+      "models": {"your-model": {
+        "limit": {"context": your-window, "output": your-output}
+      }}
     }
   }
 }
@@ -172,7 +196,10 @@ provider = "proxy"
       "baseUrl": "http://127.0.0.1:8001/v1",
       "apiKey": "your-key",
       "api": "openai-completions",
-      "models": [{"id": "your-model"}]
+      "models": [{
+        "contextWindow": your-window,
+        "id": "your-model"
+      }]
     }
   }
 }

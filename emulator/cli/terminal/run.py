@@ -37,6 +37,7 @@ _AGENT_SECONDS = 5.0
 """How long an agent may take to end after a signal to this process."""
 _REQUEST_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+_LENGTH_SECONDS = 2.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND = 127
 """The exit code of a shell for an unknown program."""
@@ -97,8 +98,8 @@ def main(program: str, arguments: Sequence[str]) -> int:
         for number in _SIGNALS:
             signal.signal(number, _exit)
         key = options.key or "any"
-        with _home() as home, _proxy(rest, key) as (url, model):
-            connection = AgentConnection(url, options.model or model, key)
+        with _home() as home, _proxy(rest, key, options.model) as (url, model, window):
+            connection = AgentConnection(url, model, key, window)
             return _run_agent(AGENTS[name], command, agent_arguments, connection, home)
     except ConfigurationError as error:
         print(error, file=sys.stderr)
@@ -167,8 +168,11 @@ def end_processes_of(home: str) -> None:
 
 
 @contextmanager
-def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
-    """Serve on a free port; yields the URL and the first model. Raises `_CannotRun`."""
+def _proxy(settings: Sequence[str], key: str, model: str | None) -> Iterator[tuple[str, str, int]]:
+    """Serve on a free port; yields the URL, the model (by default the first), and its context in tokens.
+
+    Raises `_CannotRun`.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
@@ -190,10 +194,10 @@ def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
     ):
         try:
             url = f"http://127.0.0.1:{port}"
-            model = _wait_for_model(process, url, key, log)
+            found = _wait_for_model(process, url, key, log, model)
             if inspector := re.search(rf"{url}/\?token=\w+", _read(log)):
                 print(f"The inspector shows each request: {inspector[0]}", file=sys.stderr)
-            yield url, model
+            yield url, *found
             if process.poll() is not None:
                 log_end = _read(log)[-2000:].strip()
                 print(f"The proxy ended while the agent ran:\n{log_end}", file=sys.stderr)
@@ -205,9 +209,15 @@ def _proxy(settings: Sequence[str], key: str) -> Iterator[tuple[str, str]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _wait_for_model(process: subprocess.Popen[bytes], url: str, key: str, log: IO[bytes]) -> str:
-    """Wait until the proxy lists models, and return the first; "any" if the upstream has no list."""
-    deadline = time.monotonic() + _START_SECONDS
+def _wait_for_model(
+    process: subprocess.Popen[bytes], url: str, key: str, log: IO[bytes], model: str | None
+) -> tuple[str, int]:
+    """Wait until the proxy lists models; return ``model``, or the first, and its context in tokens.
+
+    "any" if the upstream has no list; 0 if it does not say, within a moment, how long the context is.
+    """
+    started = time.monotonic()
+    deadline = started + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
             response = urllib3.request(
@@ -221,13 +231,20 @@ def _wait_for_model(process: subprocess.Popen[bytes], url: str, key: str, log: I
             time.sleep(_POLL_SECONDS)
             continue
         if response.status == 200:
-            return next((str(model["id"]) for model in response.json()["data"]), "any")
+            rows = response.json()["data"]
+            chosen = [row for row in rows if row["id"] == model] if model else rows[:1]
+            length = next((int(row.get("context_length") or 0) for row in chosen), 0)
+            # The proxy asks its server for the lengths when it has started.
+            if chosen and not length and time.monotonic() < started + _LENGTH_SECONDS:
+                time.sleep(_POLL_SECONDS)
+                continue
+            return model or next((str(row["id"]) for row in rows), "any"), length
         message = response.json()["error"]["message"]
         if response.status in (401, 403):
             raise _CannotRun(f"{message} (--key KEY)")
         if response.status >= 500:
             raise _CannotRun(message)
-        return "any"
+        return model or "any", 0
     raise _CannotRun(f"The proxy did not start:\n{_read(log)[-2000:].strip()}")
 
 
@@ -246,7 +263,7 @@ def _run_agent(
         file.write_text(text)
     env = {n: v for n, v in os.environ.items() if n in _INHERITED or n.startswith("LC_")}
     env["HOME"] = str(home)
-    env |= {name: connection.fill(value) for name, value in agent.variables.items()}
+    env |= agent.variables_for(connection, os.environ)
     if agent.setup:
         _set_up([command, *(connection.fill(word) for word in agent.setup)], env)
     words = [connection.fill(word) for word in agent.arguments]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from emulator.answering.summary import introduced
 from emulator.conversation.client_history import ClientHistory
 from emulator.conversation.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.core import json_codec
@@ -27,6 +26,7 @@ from emulator.fronts.anthropic.parts import (
     text,
 )
 from emulator.fronts.anthropic.tool_changes import ADDITION, REMOVAL, change_message, tool_changes
+from emulator.rendering.prompt import introduced
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.summary import question
+from emulator.conversation.answer_request import Omitted
 from emulator.core.errors import EmulatorError
 from emulator.core.events import AnswerEvent, Finish, UpstreamAccepted
 from emulator.core.protocol import ChatCompletionRequest
@@ -31,8 +32,8 @@ class MessageStream:
 
     events: Iterator[Json | UpstreamAccepted]
     """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
-    unsupported_tools: tuple[str, ...]
-    """The types of hosted tools that were removed from the request."""
+    omitted: Omitted
+    """What of the request has no effect."""
 
 
 def answer(
@@ -74,7 +75,7 @@ def answer(
         events = writer.write_summary(answered, changes)
     if request.thread is not None:
         events = threads.saved(client, joined, events)
-    return MessageStream(events, answer_request.unsupported_tools)
+    return MessageStream(events, answer_request.omitted)
 
 
 def _without_output(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:

@@ -1,7 +1,6 @@
 """The Messages request, lenient about what clients send, and its conversion to a chat completion request.
 
-Fields that only concern an account or a cache (``metadata``, ``cache_control``, ``service_tier`` ...) are
-accepted and ignored.
+`wire` says what becomes of each field and beta.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.client_history import ClientHistory
 from emulator.core.errors import BadRequest, EmulatorError, FailedDependency
 from emulator.core.protocol import ChatCompletionRequest, Lenient, Message, validated
+from emulator.core.wire import upstream_fields
 from emulator.fronts.anthropic.blocks import add_messages
 from emulator.fronts.anthropic.code_calls import Cells, Content, check_results, is_code_execution
 from emulator.fronts.anthropic.mcp_servers import (
@@ -28,6 +28,7 @@ from emulator.fronts.anthropic.mcp_servers import (
 from emulator.fronts.anthropic.parts import text
 from emulator.fronts.anthropic.tool_changes import ChangedTools, offered_tools, tool_changes
 from emulator.fronts.anthropic.tools import chat_tools
+from emulator.fronts.anthropic.wire import FIELDS, ignored_betas
 
 Json = dict[str, Any]
 
@@ -134,9 +135,6 @@ class MessagesRequest(CountRequest):
     compaction: Compaction | None = None
 
 
-_UNCHANGED = ("max_tokens", "temperature", "top_p", "top_k")
-
-
 def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> ChatCompletionRequest:
     """Convert to a chat completion request. The first ``stored`` messages are those of a thread; ``betas`` is
     the header ``anthropic-beta``.
@@ -145,13 +143,11 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     """
     fields: Json = {"model": request.model, "messages": _messages(request, stored)}
     if isinstance(request, MessagesRequest):
-        fields |= {
-            name: value for name in _UNCHANGED if (value := getattr(request, name)) is not None
-        }
+        sent = {name: getattr(request, name) for name in request.model_fields_set}
+        fields |= upstream_fields(FIELDS, sent | (request.model_extra or {}))
+        fields["ignored"] = (*fields["ignored"], *ignored_betas(betas))
         fields["stream"] = request.stream
         fields["max_tokens"] = request.max_tokens or 1
-        if request.stop_sequences:
-            fields["stop"] = request.stop_sequences
     offered = request.offered_tools(stored)
     fields["removed_tools"] = offered.removed
     tools, pinned = with_mcp_tools(offered.tools, request.mcp_servers or (), betas)

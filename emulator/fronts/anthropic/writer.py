@@ -27,6 +27,7 @@ from emulator.core.events import (
     HostedCallStarted,
     Logs,
     ReasoningDelta,
+    RefusalDelta,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -67,6 +68,7 @@ class MessageWriter:
         self._open = ""
         """The type of the open block, or ""."""
         self._has_text = False
+        self._has_refused = False
         """Whether a text block has begun."""
         self._cell_id = ""
         """The id of the running cell's block."""
@@ -125,7 +127,8 @@ class MessageWriter:
             case ReasoningDelta(text) if self._thinks:
                 yield from self._start("thinking", thinking="", signature="")
                 yield self._delta("thinking_delta", thinking=text)
-            case ContentDelta(text):
+            case ContentDelta(text) | RefusalDelta(text):
+                self._has_refused |= isinstance(event, RefusalDelta)
                 if self._has_text and self._open != "text":  # each block is a paragraph
                     text = text.lstrip("\n")
                 if text:
@@ -146,7 +149,9 @@ class MessageWriter:
             case Finish(reason, usage):
                 yield from self._close()
                 yield from self._known_results()
-                yield self._finish(_REASONS[reason], event.stop_sequence, usage)
+                is_refusal = self._has_refused and reason == "stop"
+                stop = "refusal" if is_refusal else _REASONS[reason]
+                yield self._finish(stop, event.stop_sequence, usage)
                 yield {"type": "message_stop"}
 
     def _caller(self, cell: str) -> Json:

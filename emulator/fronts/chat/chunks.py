@@ -25,6 +25,7 @@ from emulator.core.events import (
     Finish,
     ModelViewReport,
     ReasoningDelta,
+    RefusalDelta,
     RelayedChunk,
     Summary,
     ToolCall,
@@ -145,8 +146,9 @@ class _ChoiceWriter:
                     pass  # `ChunkWriter.write` and `HostedCalls` handle these
                 case ToolsListed() | ApprovalRequested() | Summary():
                     pass  # chat completions have no place for lists, approval requests and summaries
-                case ReasoningDelta(text):
-                    yield self._chunk({"reasoning_content": text})
+                case ReasoningDelta(text) | RefusalDelta(text):
+                    is_refusal = isinstance(part, RefusalDelta)
+                    yield self._chunk({"refusal" if is_refusal else "reasoning_content": text})
                 case ContentDelta(text):
                     yield self._chunk({"content": self._code.separated(text)})
                 case CallStarted() | ArgumentsDelta() | ToolCall():

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from emulator.answering.hosted_shell import SHELL
 from emulator.conversation.call_policy import INTERPRETER
 from emulator.core.errors import BadRequest
-from emulator.core.protocol import EMULATED, ChatCompletionRequest, Message, validated
+from emulator.core.protocol import ChatCompletionRequest, Message, validated
+from emulator.core.wire import upstream_fields
 from emulator.fronts.responses.callers import PROGRAMS
 from emulator.fronts.responses.items import Json
 from emulator.fronts.responses.request import ResponseRequest, check_supported
 from emulator.fronts.responses.tools import CALLABLE, CLIENT_TOOLS, check_has_type, qualified
+from emulator.fronts.responses.wire import FIELDS
 
 # Tools that run in a container -> the field that names it.
 _ENVIRONMENTS = {INTERPRETER: "container", SHELL: "environment"}
 
-# Responses field -> chat field.
-_RENAMED: Mapping[str, str] = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "user": "user",
-    "safety_identifier": "safety_identifier",
-    "prompt_cache_key": "prompt_cache_key",
-    "max_output_tokens": "max_tokens",
-    "max_tool_calls": "max_tool_calls",
-    "parallel_tool_calls": "parallel_tool_calls",
-}
-
-# Fields of chat only, which a client of this API cannot set.
-_CHAT_ONLY = EMULATED | {"n", "response_format", "stream_options"}
+_SAME = ("max_tool_calls", "parallel_tool_calls")
+"""Fields that are applied by the core, under the same name."""
 
 
 def chat_request(
@@ -46,13 +35,9 @@ def chat_request(
         chat_messages.insert(0, Message(role="system", content=request.instructions))
     if not chat_messages:
         raise BadRequest("input is missing: there is nothing to answer.", param="input")
-    extra = request.model_extra or {}
-    fields: dict[str, Any] = {name: extra[name] for name in extra.keys() - _CHAT_ONLY}
-    fields |= {
-        chat: value
-        for name, chat in _RENAMED.items()
-        if (value := getattr(request, name)) is not None
-    }
+    sent = {name: getattr(request, name) for name in request.model_fields_set}
+    fields = upstream_fields(FIELDS, sent)
+    fields |= {name: sent[name] for name in _SAME if sent.get(name) is not None}
     if tools:
         fields["tools"] = _reusing(tools, containers)
     if request.tool_choice is not None:

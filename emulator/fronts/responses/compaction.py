@@ -13,10 +13,10 @@ import base64
 import binascii
 from collections.abc import Sequence
 
-from emulator.answering.summary import introduced
 from emulator.core.events import new_id
 from emulator.fronts.responses.item_types import CompactionItem, Item, MessageItem
 from emulator.fronts.responses.items import TRIGGER, Json
+from emulator.rendering.prompt import introduced
 
 _MARK = "summary:"
 

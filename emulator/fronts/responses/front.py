@@ -17,7 +17,7 @@ import structlog
 from emulator.answering import summary
 from emulator.answering.pipeline import Pipeline
 from emulator.answering.relay import expand_relayed_chunks
-from emulator.conversation.answer_request import AnswerRequest, PromptTooLong
+from emulator.conversation.answer_request import AnswerRequest, Omitted, PromptTooLong
 from emulator.core.errors import BadRequest, EmulatorError
 from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
 from emulator.fronts.responses import compaction, items
@@ -58,8 +58,8 @@ class ResponseStream:
     """Writes the events after a failure."""
     events: StreamEvents
     """The stream's events, `UpstreamAccepted` first. The iterator raises `EmulatorError`."""
-    unsupported_tools: tuple[str, ...]
-    """The types of hosted tools that were removed from the request."""
+    omitted: Omitted
+    """What of the request has no effect."""
     initial: Json
     """The response before its first item."""
     save: Callable[[Json], bool]
@@ -144,7 +144,7 @@ class ResponseFront:
         if request.conversation is not None:
             turn = self.conversations.turn(client, request.conversation, read.history)
             events = _within(turn, events)
-        return ResponseStream(writer, events, answer_request.unsupported_tools, start, save)
+        return ResponseStream(writer, events, answer_request.omitted, start, save)
 
     def _repeated(self, client: str, request: ResponseRequest, response: Json) -> ResponseStream:
         """The stream of a stored response."""
@@ -278,7 +278,7 @@ class ResponseFront:
         history = self.stored.history(client, request.previous_response_id)
         if request.conversation is not None:
             history = self.conversations.get(client, request.conversation).items
-        parse = partial(items.parse, client=client, known=self.pipeline.known)
+        parse = partial(items.parse, client=client, cache=self.pipeline.part_cache)
         before = parse(self.stored.with_outputs(client, history), "previous_response")
         new = parse(self.stored.with_outputs(client, input_items))
         if request.previous_response_id is not None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.events import new_id
-from emulator.core.known_values import KnownValues, SeenParts
+from emulator.core.part_cache import PartCache, PartLookup
 from emulator.core.protocol import validated
 from emulator.fronts.responses import hosted_items, tool_items
 from emulator.fronts.responses.item_types import (
@@ -53,17 +53,17 @@ def parse(
     place: str = "input",
     *,
     client: str = "",
-    known: KnownValues | None = None,
+    cache: PartCache | None = None,
 ) -> list[Item]:
     """Parse normalized items. Raises `BadRequest`, which names the place: ``input[2].content[0].type``. Items
     that the ``client`` sent before are the same objects."""
     parts = [*map(_without_label, items)]
-    seen = known.seen(client, "input", parts) if known is not None else SeenParts(parts)
+    lookup = cache.look_up(client, "input", parts) if cache is not None else PartLookup(parts)
     parsed = [
         item if isinstance(item, tuple) else tuple(_parse(item, f"{place}[{n}]"))
-        for n, item in enumerate(seen.parts)
+        for n, item in enumerate(lookup.parts)
     ]
-    seen.keep(parsed)
+    lookup.keep(parsed)
     return [*chain.from_iterable(parsed)]
 
 

@@ -94,6 +94,32 @@ def _output_text(text: str, annotations: Sequence[Json] = ()) -> Json:
     return {"type": "output_text", "text": text, "annotations": [*annotations], "logprobs": []}
 
 
+class RefusalItemWriter(ItemWriter):
+    """A message whose only part is a refusal."""
+
+    def __init__(self, index: int, key: str) -> None:
+        item = {"id": key, "type": "message", "role": "assistant"}
+        super().__init__(index, {**item, "status": "in_progress", "content": []})
+
+    def start(self) -> Events:
+        yield from super().start()
+        yield self._event("content_part.added", content_index=0, part=_refusal(""))
+
+    def feed(self, text: str) -> Events:
+        self._texts.append(text)
+        yield self._event("refusal.delta", content_index=0, delta=text)
+
+    def close(self, status: str) -> Events:
+        part = _refusal(self.text)
+        yield self._event("refusal.done", content_index=0, refusal=self.text)
+        yield self._event("content_part.done", content_index=0, part=part)
+        yield self._done(status=status, content=[part])
+
+
+def _refusal(text: str) -> Json:
+    return {"type": "refusal", "refusal": text}
+
+
 class ReasoningItemWriter(ItemWriter):
     """Writes the whole reasoning as its summary: LangChain, the Agents SDK and PydanticAI show summaries, and
     LangChain drops ``reasoning_text``."""

@@ -1,12 +1,11 @@
 """The Responses request: lenient about what clients send, explicit about what is unsupported.
 
-Unknown fields go upstream unchanged, as with chat completions. Knows nothing of chat, of the store or of
+`wire` says what becomes of each field. Knows nothing of chat, of the store or of
 Flask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -14,18 +13,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from emulator.conversation.call_policy import SUPPORTED_TYPES
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
-from emulator.core.known_values import KnownValues
+from emulator.core.part_cache import PartCache
 from emulator.core.protocol import Lenient, read_object, validated
+from emulator.core.wire import check_fields
 from emulator.fronts.responses import items
 from emulator.fronts.responses.items import Json
 from emulator.fronts.responses.tools import CLIENT_TOOLS, check_has_type
+from emulator.fronts.responses.wire import FIELDS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
-
-_UNSUPPORTED: Mapping[str, str] = {
-    "prompt": "Prompt templates are not supported; send input and instructions.",
-    "moderation": "Moderation is not supported; remove moderation.",
-}
 
 
 class TextFormat(Lenient):
@@ -101,14 +97,14 @@ class ResponseRequest(BaseModel):
     truncation: Literal["auto", "disabled"] | None = None
     service_tier: str | None = None
     user: str | None = None
-    safety_identifier: str | None = Field(None, max_length=64)
+    safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
 
 
 def parse_request(
-    body: bytes, client: str = "", known: KnownValues | None = None, *, model: str | None = None
+    body: bytes, client: str = "", cache: PartCache | None = None, *, model: str | None = None
 ) -> tuple[ResponseRequest, list[Json]]:
     """Parse a request body. Returns the request and its input as normalized items.
 
@@ -123,9 +119,7 @@ def parse_request(
         json_codec.dumps(value)
     except TypeError as error:
         raise BadRequest("The request is nested too deeply.") from error
-    for name, instead in _UNSUPPORTED.items():
-        if value.get(name):
-            raise BadRequest(instead, param=name, code="unsupported_parameter")
+    check_fields(FIELDS, value)
     request = validated(ResponseRequest, value)
     if request.background and request.store is False:
         message = "A background response is stored until it is fetched: remove store."
@@ -136,7 +130,7 @@ def parse_request(
     for n, tool in enumerate(request.tools or ()):
         check_has_type(tool, f"tools[{n}]")
     input_items = items.normalize([] if request.input is None else request.input)
-    items.parse(input_items, client=client, known=known)
+    items.parse(input_items, client=client, cache=cache)
     return request, input_items
 
 

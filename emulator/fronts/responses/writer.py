@@ -41,6 +41,7 @@ from emulator.core.events import (
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
+    RefusalDelta,
     Summary,
     ToolCall,
     ToolsListed,
@@ -70,13 +71,16 @@ from emulator.fronts.responses.output import (
     ItemWriter,
     MessageItemWriter,
     ReasoningItemWriter,
+    RefusalItemWriter,
 )
 from emulator.fronts.responses.program_output import ProgramWriter
 from emulator.fronts.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
 from emulator.upstream.failures import CONTEXT_CODE
 
 Kind = TypeVar("Kind", bound=ItemWriter)
-_OpenItem = MessageItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter
+_OpenItem = (
+    MessageItemWriter | RefusalItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter
+)
 _HostedItem = HostedCallWriter | ToolSearchWriter | WebSearchWriter
 
 _HOSTED: dict[HostedKind, type[_HostedItem]] = {
@@ -212,11 +216,8 @@ class ResponseWriter:
                 if not isinstance(self._open, ReasoningItemWriter):
                     yield from self._start(lambda n: ReasoningItemWriter(n, self._id("rs_")))
                 yield from self._open_as(ReasoningItemWriter).feed(text)
-            case ContentDelta(text):
-                if not isinstance(self._open, MessageItemWriter):
-                    yield from self._start(lambda n: MessageItemWriter(n, self._id("msg_")))
-                    text = self._separated(text)
-                yield from self._open_as(MessageItemWriter).feed(text)
+            case ContentDelta() | RefusalDelta():
+                yield from self._message(event)
             case CallStarted() | ArgumentsDelta() | ToolCall():
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
@@ -235,6 +236,16 @@ class ResponseWriter:
                     "incomplete" if reason in _INCOMPLETE else "completed"
                 )
                 yield self._finished(reason, usage)
+
+    def _message(self, event: ContentDelta | RefusalDelta) -> Events:
+        writer: type[MessageItemWriter | RefusalItemWriter] = (
+            RefusalItemWriter if isinstance(event, RefusalDelta) else MessageItemWriter
+        )
+        text = event.text
+        if not isinstance(self._open, writer):
+            yield from self._start(lambda n: writer(n, self._id("msg_")))
+            text = self._separated(text)
+        yield from self._open_as(writer).feed(text)
 
     def _whole_item(
         self, event: ProgramStarted | ProgramFinished | Summary
@@ -340,8 +351,8 @@ class ResponseWriter:
                 yield from reasoning.close()
             case CodeCallWriter() as cell:
                 yield from cell.close(CodeFinished("incomplete"))
-            case CallItemWriter() as call:
-                yield from call.close(status)
+            case CallItemWriter() | RefusalItemWriter() as item:
+                yield from item.close(status)
             case MessageItemWriter() as message:
                 yield from message.close(status, self._citations.of(message.text, last=last))
         self._open = None

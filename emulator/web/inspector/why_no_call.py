@@ -10,8 +10,7 @@ from emulator.traces import Trace, Turn
 from emulator.upstream.interface import MAX_REPLY_CHARS
 
 _QUESTIONS = {
-    "quoted": "whether it means a call that it copied from another text",
-    "doubtful": "whether its code should run",
+    "asked": "whether its code should run",
     "output": "to call a function, since its code called none",
     "empty": "for an answer, since it wrote nothing",
     "invalid": "to correct its calls",
@@ -67,12 +66,12 @@ def _removed(trace: Trace) -> str:
 
 
 def _failed(trace: Trace, last: Turn) -> str:
-    """The answer is an error."""
-    if not trace.error:
-        return ""
-    if not trace.code.startswith("model_"):
-        return "The model's reply did not arrive whole: the error above is the reason."
+    """The answer is an error, or the words of a reply that was refused."""
     refused = next((turn for turn in reversed(trace.turns) if turn.is_unusable), last)
+    if not trace.error and (not last.note or refused.verdict == "asked"):
+        return ""
+    if trace.error and not trace.code.startswith("model_"):
+        return "The model's reply did not arrive whole: the error above is the reason."
     replies = "the reply" if len(trace.turns) == 1 else "each reply"
     if refused.verdict == "invalid":
         fault = _fault(refused)
@@ -85,7 +84,8 @@ def _failed(trace: Trace, last: Turn) -> str:
         if refused.verdict == "format"
         else _ANOTHER_WAY
     )
-    return f"The error above says why, and Repairs shows {replies}; {way}."
+    reason = "The error above says why" if trace.error else "No better reply came"
+    return f"{reason}, and Repairs shows {replies}; {way}."
 
 
 def _not_run(trace: Trace, last: Turn) -> str:
@@ -101,11 +101,9 @@ def _not_run(trace: Trace, last: Turn) -> str:
             f" the model server. A reply has at most {MAX_REPLY_CHARS} characters."
         )
     rule = last.shown_rule or next((t.shown_rule for t in trace.turns if t.shown_rule), "")
-    if not rule and any(block.quoted for block in last.blocks):
-        rule = "it appears in an earlier message or a description"
     if not rule:
         return ""
-    was_asked = any(turn.verdict == "doubtful" for turn in trace.turns[:-1])
+    was_asked = any(turn.verdict == "asked" for turn in trace.turns[:-1])
     question = " The model was asked whether to run it, and did not say RUN." * was_asked
     way = _SHOWN.get(rule, f"{_required(trace)} runs what is a call")
     return f"Code was shown to the user, not run ({rule}).{question} The way out: {way}."

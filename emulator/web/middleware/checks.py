@@ -22,7 +22,7 @@ from emulator.settings.settings import Settings
 from emulator.web.middleware import request_log
 from emulator.web.middleware.authorization import presented_key
 from emulator.web.middleware.browser_guard import allow_origins, guard
-from emulator.web.middleware.in_flight import attached, current
+from emulator.web.middleware.in_flight import RequestInFlight, attached, current
 from emulator.web.middleware.limits import Limits
 from emulator.web.middleware.loop_guard import loop_guard
 from emulator.web.middleware.recording import Recording
@@ -64,9 +64,12 @@ class Checks:
         if this.blueprint == API and this.method != "OPTIONS":  # a preflight carries no key
             if not flight.is_recognized:
                 flight.client = self._recognize(presented_key(this.headers))
+            asks = this.method == "POST" and this.path in FRONTS
+            if asks:  # first: a refusal does not count against the requests per minute
+                self._take_place(flight)
             self.count_request(flight.client)
-            if this.method == "POST" and this.path in FRONTS:
-                self.begin_answer()
+            if asks:
+                self._recording.begin(flight)
 
     def count_request(self, client: str) -> None:
         """Count the current request as one of ``client``. Raises `RateLimited`."""
@@ -80,9 +83,13 @@ class Checks:
         Raises `RateLimited`.
         """
         flight = current.get()
+        self._take_place(flight)
+        self._recording.begin(flight)
+
+    def _take_place(self, flight: RequestInFlight) -> None:
+        """Raises `RateLimited`."""
         address = flight.request.remote_addr or ""
         flight.hold_place(self._limits.open_answer(flight.client, address))
-        self._recording.begin(flight)
 
     def after(self, response: Response) -> Response:
         """Complete a response of the route, or of an error."""

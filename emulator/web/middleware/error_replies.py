@@ -25,6 +25,7 @@ from emulator.web.server.connections import BODY_ERRORS
 
 log = structlog.get_logger()
 
+_MODELS = "/v1/models"
 _CLASSES = {404: NotFound, 405: MethodNotAllowed, 413: TooLarge}
 
 
@@ -52,8 +53,7 @@ def error_reply(error: Exception) -> Response:
     if (trace := traces.current.get()) is not None:
         trace.set_error(error.message, error.code)
     flight.error = error
-    is_anthropic = speaks_anthropic(request.path)
-    body = error_body(error, flight.id) if is_anthropic else error.body()
+    body = error_body(error, flight.id) if speaks_anthropic() else error.body()
     headers = {**error.headers}
     if request.path.startswith("/v1/sessions/"):  # Azure REST API Guidelines, "Handling errors"
         headers["x-ms-error-code"] = code = error.code or error.type
@@ -64,6 +64,10 @@ def error_reply(error: Exception) -> Response:
     return response
 
 
-def speaks_anthropic(path: str) -> bool:
-    """Return True if the path belongs to the Messages API, whose errors have another shape."""
-    return doors.meant_path(path).startswith(MESSAGES)
+def speaks_anthropic() -> bool:
+    """Return True if the current request is of Anthropic's API, whose errors have another shape: by its path,
+    or, where both APIs have the path, by the header that all its clients send."""
+    request = current.get().request
+    path = doors.meant_path(request.path)
+    is_shared = path == _MODELS or path.startswith(f"{_MODELS}/")
+    return path.startswith(MESSAGES) or (is_shared and "anthropic-version" in request.headers)

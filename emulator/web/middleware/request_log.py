@@ -31,7 +31,7 @@ def begin_response(flight: RequestInFlight, response: Response, *, is_recorded: 
     """Runs when the response begins: counts the request, and logs it at its end unless `log_answer` does."""
     request, error = flight.request, flight.error
     response.headers["x-request-id"] = flight.id
-    if speaks_anthropic(request.path):
+    if speaks_anthropic():
         response.headers["request-id"] = flight.id
     # The rule, not the path: a client must not be able to create labels.
     rule = request.url_rule.rule if request.url_rule else "unknown"

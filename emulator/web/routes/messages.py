@@ -6,7 +6,6 @@ from flask import Blueprint, Response, request
 
 from emulator.answering.pipeline import Pipeline
 from emulator.core.protocol import parse_conversation
-from emulator.fronts.anthropic.betas import ignored_betas
 from emulator.fronts.anthropic.error_body import error_body
 from emulator.fronts.anthropic.front import answer, count_tokens
 from emulator.fronts.anthropic.message import collect
@@ -34,18 +33,18 @@ FRAMES = Frames(
 
 def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: Settings) -> None:
     def parsed(model: type[Model]) -> Model:
-        return parsed_body(lambda body: parse_conversation(body, model, client(), pipeline.known))
+        return parsed_body(
+            lambda body: parse_conversation(body, model, client(), pipeline.part_cache)
+        )
 
     @api.post("/messages")
     def create_message() -> Response:
         message_request = parsed(MessagesRequest)
         message = answer(pipeline, threads, message_request, client(), _betas())
         if message_request.stream:
-            reply = streamed_answer(message.events, settings, message.unsupported_tools, FRAMES)
+            reply = streamed_answer(message.events, settings, message.omitted, FRAMES)
         else:
-            reply = plain_answer(message.events, collect, message.unsupported_tools)
-        if ignored := ignored_betas(_betas()):
-            reply.headers["x-emulator-ignored-betas"] = ", ".join(ignored)
+            reply = plain_answer(message.events, collect, message.omitted)
         return reply
 
     @api.post("/messages/count_tokens")

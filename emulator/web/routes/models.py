@@ -1,16 +1,22 @@
-"""`/models`: as OpenAI lists them, and as Codex asks for them."""
+"""`/models`: as OpenAI lists them, as Anthropic does, and as Codex asks for them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, request
 
-from emulator.core.errors import NotFound
+from emulator.core.errors import BadRequest, NotFound
 from emulator.upstream.upstreams import Upstreams
+from emulator.web.middleware.error_replies import speaks_anthropic
 from emulator.web.routes.replies import client, json_reply
 
+_MOST_ROWS = 1000
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999: a server may list any number."""
 _CODEX_INSTRUCTIONS = """You are a coding agent in the user's terminal, in their working directory.
 
 - Read what you change before you change it: `rg` finds text and files fast.
@@ -25,6 +31,8 @@ def add_routes(api: Blueprint, upstreams: Upstreams) -> None:
     @api.get("/models")
     def list_models() -> Response:
         models = upstreams.models(client())
+        if speaks_anthropic():
+            return json_reply(_anthropic_page([*map(_for_anthropic, models)], request.args))
         if "client_version" in request.args:
             rows = [_for_codex(model, n) for n, model in enumerate(models)]
             return json_reply({"models": rows})
@@ -34,8 +42,48 @@ def add_routes(api: Blueprint, upstreams: Upstreams) -> None:
     def retrieve_model(name: str) -> Response:
         for model in upstreams.models(client()):
             if model.get("id") == name:
-                return json_reply(model)
+                return json_reply(_for_anthropic(model) if speaks_anthropic() else model)
         raise NotFound(f"The model {name!r} does not exist.", "model", "model_not_found")
+
+
+def _for_anthropic(model: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of Anthropic's list (Models API, "List models"). No server says when its model was released."""
+    created = datetime.fromtimestamp(min(max(0, model.get("created") or 0), _LAST_SECOND), UTC)
+    return {
+        "type": "model",
+        "id": model["id"],
+        "display_name": model["id"],
+        "created_at": created.isoformat().replace("+00:00", "Z"),
+        "lifecycle": "active",
+        "max_input_tokens": model.get("context_length"),
+        "max_tokens": model.get("context_length"),
+    }
+
+
+def _anthropic_page(rows: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """The page that a query string asks for. Raises `BadRequest`."""
+    limit = query.get("limit", "20")
+    if not re.fullmatch("[0-9]{1,4}", limit) or not 1 <= int(limit) <= _MOST_ROWS:
+        raise BadRequest(f"limit: expected an integer from 1 to {_MOST_ROWS}.", "limit")
+    size, names = int(limit), [row["id"] for row in rows]
+    first, last = 0, len(rows)
+    for name in ("after_id", "before_id"):
+        if (cursor := query.get(name)) is not None and cursor not in names:
+            raise BadRequest(f"{name}: no listed model has this id.", name)
+    if "before_id" in query:
+        last = names.index(query["before_id"])
+        first = max(0, last - size)
+        has_more = first > 0
+    else:
+        first = names.index(query["after_id"]) + 1 if "after_id" in query else 0
+        has_more, last = first + size < last, min(last, first + size)
+    shown = rows[first:last]
+    return {
+        "data": shown,
+        "has_more": has_more,
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+    }
 
 
 def _for_codex(model: Mapping[str, Any], place: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from flask import Response
 from pydantic import BaseModel
 
 from emulator import traces
+from emulator.conversation.answer_request import Omitted
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
 from emulator.core.events import UpstreamAccepted
@@ -78,20 +79,20 @@ def start_in_background(background: BackgroundResponses, answer: BackgroundAnswe
 
 
 def plain_answer(
-    events: Iterator[Any], fold: Callable[[Iterator[Any]], object], unsupported_tools: Sequence[str]
+    events: Iterator[Any], fold: Callable[[Iterator[Any]], object], omitted: Omitted
 ) -> Response:
     """Return a non-streaming answer. ``fold`` builds it from the events after the first."""
     accepted = next(events)
-    return with_answer_headers(json_reply(fold(events)), accepted, unsupported_tools)
+    return with_answer_headers(json_reply(fold(events)), accepted, omitted)
 
 
 def streamed_answer(
-    events: Events, settings: Settings, unsupported_tools: Sequence[str] = (), frames: Frames = CHAT
+    events: Events, settings: Settings, omitted: Omitted, frames: Frames = CHAT
 ) -> Response:
     """Return an answer as a stream. An error that occurs quickly is raised here, so it has its own status."""
     stream = EventStream(events, settings.ping_seconds, frames)
     first = stream.first()
-    return with_answer_headers(stream_reply(stream), first, unsupported_tools)
+    return with_answer_headers(stream_reply(stream), first, omitted)
 
 
 def stream_reply(stream: EventStream | Iterable[bytes]) -> Response:
@@ -117,21 +118,25 @@ class _StreamResponse(Response):
         return body
 
 
-def with_answer_headers(
-    response: Response, first: object, unsupported_tools: Sequence[str]
-) -> Response:
+def _as_header(names: Sequence[str]) -> str:
+    """At most 16 names, and no text that is not a name."""
+    return ", ".join(re.sub(r"[^\w.-]", "_", name[:64], flags=re.ASCII) for name in names[:16])
+
+
+def with_answer_headers(response: Response, first: object, omitted: Omitted) -> Response:
     """Add headers about how the answer was made, and return the response.
 
     ``first`` is the answer's first event, or None if it did not arrive in time.
     """
-    if unsupported_tools:
-        types = (
-            re.sub(r"[^\w.-]", "_", kind[:64], flags=re.ASCII) for kind in unsupported_tools[:16]
-        )
-        response.headers["x-emulator-dropped-tools"] = ", ".join(types)
     trace = traces.current.get()
-    if trace is not None and trace.unavailable_servers:
-        response.headers["x-emulator-unavailable-tools"] = ", ".join(trace.unavailable_servers)
+    named = {
+        "x-emulator-dropped-tools": omitted.tools,
+        "x-emulator-ignored": omitted.names,
+        "x-emulator-unavailable-tools": trace.unavailable_servers if trace is not None else (),
+    }
+    for header, names in named.items():
+        if names:
+            response.headers[header] = _as_header(names)
     if isinstance(first, UpstreamAccepted):
         response.headers.update(first.headers)
         response.headers["x-emulator-turns-saved"] = str(first.turns_saved)

@@ -66,23 +66,23 @@ class _Routes:
         code_outputs = CODE_OUTPUTS in (response_request.include or ())
         if response_request.stream:
             frames = _frames(answer.writer, code_outputs=code_outputs)
-            return streamed_answer(answer.events, self.settings, answer.unsupported_tools, frames)
+            return streamed_answer(answer.events, self.settings, answer.omitted, frames)
         if response_request.background:
             if self.stored.database is None:
                 raise BadRequest(
                     "No response can be made in the background: this proxy has no database."
                 )
             queued = start_in_background(self.background, answer)
-            return with_answer_headers(json_reply(queued), None, answer.unsupported_tools)
+            return with_answer_headers(json_reply(queued), None, answer.omitted)
 
         def fold(events: StreamEvents) -> Json:
             return visible(last(events)["response"], code_outputs=code_outputs)
 
-        return plain_answer(answer.events, fold, answer.unsupported_tools)
+        return plain_answer(answer.events, fold, answer.omitted)
 
     def _parsed(self, model: str | None = None) -> tuple[ResponseRequest, list[Json]]:
-        known = self.front.pipeline.known
-        return parsed_body(lambda body: parse_request(body, client(), known, model=model))
+        cache = self.front.pipeline.part_cache
+        return parsed_body(lambda body: parse_request(body, client(), cache, model=model))
 
     def open_websocket(self) -> Response:
         return answer_websocket(self.settings.max_body_bytes)

@@ -334,7 +334,8 @@ def test_a_summary_keeps_the_tools_that_were_added_and_removed(
     claude: anthropic.Anthropic, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     mail = '```tool_code\nsend_mail(to="Ada")\n```'
-    upstream.reply(LONDON, "London has 12 degrees.", mail, "Sent.", "```tool_code\nget_news()\n```")
+    upstream.reply(LONDON, "London has 12 degrees.", mail, "Sent.")
+    upstream.reply("```tool_code\nget_news()\n```", "There is none.")
     tools = [get_weather, get_news]
     runner: Any = claude.beta.messages.tool_runner(
         messages=ASK, tools=tools, stream=stream, **FIELDS
@@ -358,7 +359,7 @@ def test_a_summary_keeps_the_tools_that_were_added_and_removed(
     again = claude.beta.messages.create(
         messages=[reply], tools=[tool.to_dict() for tool in tools], **FIELDS
     )
-    assert [block.type for block in again.content] == ["text"]
+    assert [(block.type, block.text) for block in again.content] == [("text", "There is none.")]
 
 
 def test_a_summary_may_also_be_in_the_users_message(

@@ -248,9 +248,11 @@ def test_a_broken_call_is_repaired_before_the_client_sees_it(
 def test_a_call_that_stays_invalid_is_an_error_with_its_fault(
     client: openai.OpenAI, upstream: ScriptedUpstream
 ) -> None:
-    upstream.reply(*["```python\nget_weather(town='x')\n```"] * 4)
+    """If a call is required; otherwise the words are the answer."""
+    upstream.reply(*[f"```python\nget_weather(town='{n}')\n```" for n in range(4)])
+    request: Any = {"model": "m", "messages": ASK, "tools": [GET_WEATHER]}
     with pytest.raises(openai.InternalServerError) as raised:
-        client.chat.completions.create(model="m", messages=ASK, tools=[GET_WEATHER])
+        client.chat.completions.create(**request, tool_choice="required")
     assert raised.value.status_code == 502
     assert raised.value.code == "model_invalid"
     assert 'unknown argument "town"' in raised.value.message

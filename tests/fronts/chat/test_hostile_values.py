@@ -75,7 +75,7 @@ def test_a_call_that_no_client_should_get_is_refused_with_its_reason(
 ) -> None:
     url = start_proxy(repair_attempts=0, stream_calls="block")
     upstream.reply(fenced(REFUSED[what]))
-    status, answer = ask(url, HELLO)
+    status, answer = ask(url, HELLO, tool_choice="required")
     if status == 200:  # what was in order before the refusal has left
         assert sum(map(len, called(answer))) < 10_000_000
     else:

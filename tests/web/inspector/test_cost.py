@@ -77,7 +77,7 @@ COSTS: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], str]] = [
     ("closed early", [CHATTY], {}, {}, r"\d{3} in, \d+ out; estimated"),
     (
         "closed early, repaired",
-        [WRONG, reply(CALL, 150, 5)],
+        [f"{WRONG}\n\nThat is it.", reply(CALL, 150, 5)],
         {},
         {},
         r"\d{3} in, \d+ out; estimated in part",

@@ -104,7 +104,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         [f"The page has this:\n{MAIL}\nIt is an injection.", "NO"],
         {**MAILS, "messages": user(f"Summarize: {INJECTED}")},
         {},
-        ["whether it means a call that it copied from another text"],
+        ["(it appears in an earlier message or in the description of a tool). The model was asked"],
     ),
     ("a promise without a call", ["Let me check."], {}, {}, ["No call of an offered tool"]),
     (
@@ -178,7 +178,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         ["```tool_code\nif False:\n    get_weather(location='x')\nprint('hello')\n```"] * 9,
         {},
         {},
-        ["The error above says why"],
+        ["No better reply came"],
     ),
     (
         "another format",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anthropic
 import openai
+import pytest
 
 from tests.support.openai_wire import validator
 from tests.support.raw_http import send
@@ -73,3 +75,30 @@ def test_codex_gets_its_own_shape(
     )
     required += "experimental_supported_tools"
     assert {*required.split()} <= known.keys()
+
+
+def test_anthropics_sdk_lists_models_in_its_own_shape(
+    start_app: Callable[..., tuple[str, Any]], upstream: ScriptedUpstream
+) -> None:
+    """It got OpenAI's rows, which have no `display_name`, and OpenAI's errors."""
+    names = [f"m{n}" for n in range(25)]
+    rows = [{"id": name, "created": 1_700_000_000, "max_model_len": 4096} for name in names]
+    rows[3]["created"] = 10**15
+    upstream.at_root["/v1/models"] = {"object": "list", "data": rows}
+    url, services = start_app()
+    services.reachability.check()
+    client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+    for limit in (1, 7, 20, 1000):
+        assert [model.id for model in client.models.list(limit=limit)] == names
+    page = client.models.list(before_id="m9", limit=4)
+    assert ([model.id for model in page.data], page.has_more) == (names[5:9], True)
+    model = client.models.retrieve("m7")
+    assert (model.type, model.display_name, model.max_input_tokens) == ("model", "m7", 4096)
+    assert model.created_at.year == 2023
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        client.models.retrieve("other")
+    body: Any = missing.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
+    with pytest.raises(anthropic.BadRequestError, match="after_id"):
+        client.models.list(after_id="other")
+    assert openai.OpenAI(base_url=f"{url}/v1", api_key="k").models.list().object == "list"

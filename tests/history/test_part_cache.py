@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from emulator.core.errors import BadRequest
-from emulator.core.known_values import KnownValues
+from emulator.core.part_cache import PartCache
 from emulator.core.protocol import Message, parse_chat, parse_conversation
 from emulator.fronts.anthropic.request import MessagesRequest
 from emulator.fronts.responses import items
@@ -23,7 +23,7 @@ from tests.support.raw_http import send
 from tests.support.scripted import ScriptedUpstream
 
 Json = dict[str, Any]
-Parse = Callable[[bytes, str, KnownValues | None], Any]
+Parse = Callable[[bytes, str, PartCache | None], Any]
 CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
 PARTS = [{"type": "text", "text": "é \U0001f600"}, {"type": "image_url", "image_url": {"url": "u"}}]
 
@@ -66,13 +66,13 @@ def input_body(dice: random.Random) -> Json:
     return {"model": "m", "input": dice.choices(kinds, k=20)}
 
 
-def parsed_input(body: bytes, client: str, known: KnownValues | None) -> Any:
-    _, normal = parse_request(body, client, known)
-    return items.parse(normal, client=client, known=known)
+def parsed_input(body: bytes, client: str, cache: PartCache | None) -> Any:
+    _, normal = parse_request(body, client, cache)
+    return items.parse(normal, client=client, cache=cache)
 
 
-def parsed_messages(body: bytes, client: str, known: KnownValues | None) -> Any:
-    return parse_conversation(body, MessagesRequest, client, known)
+def parsed_messages(body: bytes, client: str, cache: PartCache | None) -> Any:
+    return parse_conversation(body, MessagesRequest, client, cache)
 
 
 FRONTS: dict[str, tuple[Callable[[random.Random], Json], Parse]] = {
@@ -115,9 +115,9 @@ def mutated(body: bytes, dice: random.Random) -> bytes:
     return body
 
 
-def outcome(parse: Parse, body: bytes, client: str, known: KnownValues | None) -> str:
+def outcome(parse: Parse, body: bytes, client: str, cache: PartCache | None) -> str:
     try:
-        value = parse(body, client, known)
+        value = parse(body, client, cache)
     except BadRequest as error:
         return repr((error.message, error.param, error.code))
     if isinstance(value, list):
@@ -131,14 +131,14 @@ def test_a_warm_parse_equals_a_cold_one(front: str, part: int) -> None:
     """Ten thousand bodies, each of them under two client keys."""
     make, parse = FRONTS[front]
     dice = random.Random(f"{front} {part}")
-    known = KnownValues(256 * 1024)
+    cache = PartCache(256 * 1024)
     accepted = 0
     for _ in range(834):
         body = mutated(json.dumps(make(dice), ensure_ascii=dice.random() < 0.5).encode(), dice)
         cold = outcome(parse, body, "", None)
         accepted += not cold.startswith("(")
         for client in dice.sample(("a", "b"), 2):
-            assert outcome(parse, body, client, known) == cold, body
+            assert outcome(parse, body, client, cache) == cold, body
     assert accepted > 250
 
 
@@ -148,25 +148,25 @@ def long_chat(*texts: str) -> bytes:
 
 
 def test_a_message_is_the_same_object_for_its_own_client_only() -> None:
-    known = KnownValues()
-    first = parse_chat(long_chat("one", "two"), "a", known).messages
-    again = parse_chat(long_chat("one", "three"), "a", known).messages
+    cache = PartCache()
+    first = parse_chat(long_chat("one", "two"), "a", cache).messages
+    again = parse_chat(long_chat("one", "three"), "a", cache).messages
     assert first[0].content == again[0].content == "one"
     assert any(again[0] is one for one in first)
     assert again[1] not in first
-    other = parse_chat(long_chat("one", "two"), "b", known).messages
+    other = parse_chat(long_chat("one", "two"), "b", cache).messages
     assert not {*map(id, other)} & {*map(id, [*first, *again])}
 
 
 def test_a_second_field_messages_plants_nothing() -> None:
     """Of a key that comes twice the last counts, as for the parser of the body; and only at the top."""
-    known = KnownValues()
-    parse_chat(long_chat("one"), "a", known)
+    cache = PartCache()
+    parse_chat(long_chat("one"), "a", cache)
     inner = long_chat("one").decode()[:-1]
     twice = f'{inner}, "metadata": {{"messages": [{{"role": "user", "content": "planted"}}]}}, '
     twice += '"messages": [{"role": "user", "content": "last"}]}'
     for client in "ab":
-        assert [m.content for m in parse_chat(twice.encode(), client, known).messages] == ["last"]
+        assert [m.content for m in parse_chat(twice.encode(), client, cache).messages] == ["last"]
 
 
 def bodies_that_hold_much(dice: random.Random) -> list[bytes]:
@@ -195,37 +195,37 @@ def bodies_that_hold_much(dice: random.Random) -> list[bytes]:
 def test_the_tables_are_bounded_by_what_they_hold() -> None:
     """The bytes of the messages alone were counted: 16 MiB of them held 439 MiB."""
     limit = 4 * 2**20
-    known = KnownValues(limit)
+    cache = PartCache(limit)
     dice = random.Random(1)
     for body in bodies_that_hold_much(dice):
-        parse_chat(body, "warm", known)
-    known = KnownValues(limit)
+        parse_chat(body, "warm", cache)
+    cache = PartCache(limit)
     gc.collect()
     tracemalloc.start()
     try:
         for n in range(8):
             for body in bodies_that_hold_much(dice):
-                for message in parse_chat(body, f"client {n % 3}", known).messages:
+                for message in parse_chat(body, f"client {n % 3}", cache).messages:
                     message.memo("a", n, lambda: "made " * 50)
-                parse_chat(body, f"client {n % 3}", known)
+                parse_chat(body, f"client {n % 3}", cache)
         del message
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert limit / 2 < known.held <= limit
+    assert limit / 2 < cache.held <= limit
     assert held < 1.25 * limit
 
 
 def test_the_least_recently_used_client_leaves_first() -> None:
-    known = KnownValues(256 * 1024)
+    cache = PartCache(256 * 1024)
     texts = [f"{n} " * 200 for n in range(20)]
-    kept = parse_chat(long_chat(*texts), "often", known).messages
+    kept = parse_chat(long_chat(*texts), "often", cache).messages
     for n in range(20):
-        parse_chat(long_chat(*(f"{n} {text}" for text in texts)), f"client {n}", known)
-        again = parse_chat(long_chat(*texts), "often", known).messages
+        parse_chat(long_chat(*(f"{n} {text}" for text in texts)), f"client {n}", cache)
+        again = parse_chat(long_chat(*texts), "often", cache).messages
         assert all(one is other for one, other in zip(kept, again, strict=True))
-    assert 128 * 1024 < known.held <= 256 * 1024
+    assert 128 * 1024 < cache.held <= 256 * 1024
 
 
 def test_a_memo_is_made_again_for_another_key_only() -> None:

@@ -54,7 +54,7 @@ class _Entry:
     """The size of the memos when the part was last used."""
 
 
-class KnownValues:
+class PartCache:
     """The tables of all clients. Safe to share between threads."""
 
     def __init__(self, max_bytes: int = 16 * 2**20) -> None:
@@ -64,15 +64,15 @@ class KnownValues:
         self.held = 0
         """Bytes of memory of all tables."""
 
-    def seen(self, client: str, kind: str, parts: Sequence[Any]) -> SeenParts:
+    def look_up(self, client: str, kind: str, parts: Sequence[Any]) -> PartLookup:
         """Look up the parts of one conversation, which are JSON values; ``kind`` says how they are read."""
         if len(parts) < _FEWEST:
-            return SeenParts(parts)
+            return PartLookup(parts)
         prefix = kind.encode()
         keys = [_key(prefix, part) for part in parts]
         found = self._find(client, keys)
         known = [found.get(key, part) for key, part in zip(keys, parts, strict=True)]
-        return SeenParts(known, self, client, [key if key not in found else b"" for key in keys])
+        return PartLookup(known, self, client, [key if key not in found else b"" for key in keys])
 
     def _find(self, client: str, keys: Iterable[bytes]) -> dict[bytes, Any]:
         found: dict[bytes, Any] = {}
@@ -117,20 +117,20 @@ class KnownValues:
 
 
 @dataclass(frozen=True)
-class SeenParts:
+class PartLookup:
     """``parts``: what the same client sent before is replaced by what was read from it."""
 
     parts: Sequence[Any]
-    _values: KnownValues | None = None
+    _cache: PartCache | None = None
     _client: str = ""
     _new: Sequence[bytes] = ()
     """For each part its key, if it is new."""
 
     def keep(self, read: Sequence[Any]) -> None:
         """Keep what was ``read`` from the parts, each of which is in its place."""
-        if self._values is not None and any(self._new):
+        if self._cache is not None and any(self._new):
             new = zip(self._new, read, strict=True)
-            self._values.add(self._client, [(key, part) for key, part in new if key])
+            self._cache.add(self._client, [(key, part) for key, part in new if key])
 
 
 def _key(kind: bytes, part: Any) -> bytes:

@@ -1,0 +1,93 @@
+"""The fields of a Messages request, and the betas of its header ``anthropic-beta``.
+
+Of other fields only `SERVER_EXTRAS` pass, and what ``pass_fields`` names.
+"""
+
+from __future__ import annotations
+
+import re
+
+from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed
+
+FIELDS: Table = {
+    "model": APPLIED,
+    "messages": APPLIED,
+    "system": APPLIED,
+    "tools": APPLIED,
+    "tool_choice": APPLIED,
+    "thinking": APPLIED,
+    "output_config": APPLIED,
+    "output_format": APPLIED,
+    "container": APPLIED,
+    "mcp_servers": APPLIED,
+    "stream": APPLIED,
+    "thread": APPLIED,
+    "compaction": APPLIED,
+    "betas": APPLIED,
+    "max_tokens": passed("max_tokens"),
+    "temperature": passed("temperature"),
+    "top_p": passed("top_p"),
+    "top_k": passed("top_k"),
+    "stop_sequences": passed("stop"),
+    "cache_control": IGNORED,
+    "metadata": IGNORED,
+    "service_tier": IGNORED,
+    "inference_geo": IGNORED,
+    "context_management": IGNORED,
+    "diagnostics": IGNORED,
+    "speed": IGNORED,
+    "fallbacks": IGNORED,
+    "fallback_credit_token": IGNORED,
+    "billing_policy": IGNORED,
+    "user_profile_id": IGNORED,
+    "workspace_id": IGNORED,
+}
+"""As of anthropic 2.14, anthropic.types.beta.message_create_params, and what older clients send."""
+
+BETAS: Table = {
+    **dict(
+        decisions(
+            "claude-code-20250219 code-execution-2025-05-22 code-execution-2025-08-25 compact-2026-09-04 "
+            "inline-tools-2026-09-15 interleaved-thinking-2025-05-14 mcp-client-2025-04-04 "
+            "mcp-client-2025-11-20 mcp-client-2026-09-15 message-threads-2026-08-12 "
+            "mid-conversation-output-config-2026-07-01 mid-conversation-system-clear-at-2026-08-21 "
+            "mid-conversation-tool-changes-2026-07-01 structured-outputs-2025-11-13 "
+            "token-counting-2024-11-01",
+            APPLIED,
+        )
+    ),
+    **dict(
+        decisions(
+            "computer-use-2024-10-22 computer-use-2025-01-24 computer-use-2025-11-24 "
+            "output-128k-2025-02-19 dev-full-thinking-2025-05-14 context-1m-2025-08-07 "
+            "context-management-2025-06-27 model-context-window-exceeded-2025-08-26 fast-mode-2026-02-01 "
+            "output-300k-2026-03-24 user-profiles-2026-03-24 user-profiles-2026-08-18 "
+            "user-profiles-2026-09-04 user-profiles-billing-2026-10-01 advisor-tool-2026-03-01 "
+            "managed-agents-2026-04-01 dreaming-2026-04-21 thinking-token-count-2026-05-13 "
+            "server-side-fallback-2026-06-01 server-side-fallback-2026-07-01 fallback-credit-2026-06-01 "
+            "fallback-credit-2026-07-01 agent-memory-2026-07-22 compact-2026-01-12 mcp-tunnels-2026-06-22 "
+            "task-budgets-2026-03-13 thinking-display-updates-2026-08-18 "
+            "thinking-binding-controls-2026-08-01 ce-plugins-2026-09-01 spend-limit-reads-2026-09-26 "
+            "telemetry-destinations-2026-08-11 webhooks-2026-10-07 admin-user-sign-out-2026-10-08 "
+            "analytics-usage-cost-2026-08-24 experimental-claude-tag-2026-10-21 "
+            "message-batches-2024-09-24 prompt-caching-2024-07-31 pdfs-2024-09-25 "
+            "token-efficient-tools-2025-02-19 files-api-2025-04-14 extended-cache-ttl-2025-04-11 "
+            "skills-2025-10-02 cache-diagnosis-2026-04-07 ce-user-management-2026-07-13 "
+            "ce-claude-code-managed-settings-2026-10-06 efs-2026-10-01 "
+            "google-managed-data-controls-2026-09-01",
+            IGNORED,
+        )
+    ),
+}
+"""As of anthropic 2.14, anthropic.types.anthropic_beta_param, and those that Claude Code sends besides. The
+same name with another date is another feature."""
+
+
+_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+def ignored_betas(header: str) -> list[str]:
+    """The betas without effect, in the order of the header ``anthropic-beta``. What is no name is none."""
+    names = dict.fromkeys(name.strip() for name in header.split(","))
+    known = (name for name in names if _NAME.fullmatch(name))
+    return [name for name in known if BETAS.get(name, IGNORED) is not APPLIED]

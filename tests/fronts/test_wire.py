@@ -1,0 +1,217 @@
+"""The wire is data: one decision for each field and beta of an API, and what reaches the model's server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from anthropic.types import anthropic_beta_param
+from anthropic.types import message_create_params as messages
+from anthropic.types.beta import message_count_tokens_params as beta_count
+from anthropic.types.beta import message_create_params as beta_messages
+from openai.types.chat import completion_create_params as chat
+from openai.types.responses import response_create_params as responses
+
+from emulator.core.wire import SERVER_EXTRAS, STATE_FIELDS, Table
+from emulator.fronts.anthropic import wire as anthropic_wire
+from emulator.fronts.chat import wire as chat_wire
+from emulator.fronts.responses import wire as responses_wire
+from tests.conftest import StartProxy
+from tests.support.raw_http import send
+from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import GET_WEATHER
+
+VENDORS: dict[str, tuple[Table, list[Any]]] = {
+    "chat": (
+        chat_wire.FIELDS,
+        [chat.CompletionCreateParamsNonStreaming, chat.CompletionCreateParamsStreaming],
+    ),
+    "responses": (
+        responses_wire.FIELDS,
+        [responses.ResponseCreateParamsNonStreaming, responses.ResponseCreateParamsStreaming],
+    ),
+    "messages": (
+        anthropic_wire.FIELDS,
+        [
+            messages.MessageCreateParamsNonStreaming,
+            beta_messages.MessageCreateParamsStreaming,
+            beta_count.MessageCountTokensParams,
+        ],
+    ),
+}
+
+
+def undecided(table: Table, names: Iterable[str]) -> list[str]:
+    return sorted(set(names) - table.keys())
+
+
+@pytest.mark.parametrize("api", VENDORS)
+def test_every_field_of_the_vendors_package_has_a_decision(api: str) -> None:
+    """A new field reached the model's server, whose 400 reached the client."""
+    table, types = VENDORS[api]
+    fields = {name for one in types for name in get_type_hints(one)}
+    assert undecided(table, fields) == []
+    assert undecided(table, {*fields, "planted"}) == ["planted"]
+
+
+def test_every_beta_of_the_vendors_package_has_a_decision() -> None:
+    [_, names] = get_args(anthropic_beta_param.AnthropicBetaParam)
+    assert undecided(anthropic_wire.BETAS, get_args(names)) == []
+
+
+@pytest.mark.parametrize("api", VENDORS)
+def test_a_table_has_only_names_and_reasons(api: str) -> None:
+    table, _ = VENDORS[api]
+    for name, decision in table.items():
+        assert re.fullmatch(r"[a-z_]+", name)
+        assert bool(decision.note) == (decision.kind in ("passed", "refused")), name
+    assert not SERVER_EXTRAS & STATE_FIELDS
+
+
+TOOL = GET_WEATHER["function"]
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    ),
+    "responses": ("/v1/responses", {"model": "m", "input": "Hi"}),
+    "messages": (
+        "/v1/messages",
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    ),
+}
+TOOLS: dict[str, Any] = {
+    "chat": [GET_WEATHER],
+    "responses": [{"type": "function", **TOOL}],
+    "messages": [{"name": TOOL["name"], "input_schema": TOOL["parameters"]}],
+}
+STATE = {
+    "chat_template": "{{ 1 }}",
+    "logits_processors": ["a.B"],
+    "kv_transfer_params": {"host": "h"},
+    "mm_processor_kwargs": {"size": 1},
+    "priority": -1,
+    "cache_salt": "s",
+    "keep_alive": 0,
+    "options": {"num_ctx": 1, "temperature": 0.5},
+}
+every_api = pytest.mark.parametrize("api", REQUESTS)
+with_tools = pytest.mark.parametrize("with_tools", [False, True], ids=["relayed", "tools"])
+
+
+def ask(
+    url: str, api: str, *, with_tools: bool = False, headers: Any = None, **fields: Any
+) -> tuple[int, set[str], Any]:
+    """The status, the names of the header `x-emulator-ignored`, and the answer."""
+    path, body = REQUESTS[api]
+    tools = {"tools": TOOLS[api]} if with_tools else {}
+    status, found, answer = send(f"{url}{path}", {**body, **tools, **fields}, headers)
+    return status, {*filter(None, found.get("x-emulator-ignored", "").split(", "))}, answer
+
+
+@with_tools
+@every_api
+def test_with_client_keys_no_request_changes_what_the_server_keeps(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str, with_tools: bool
+) -> None:
+    url = start_proxy(client_keys=("a",), pass_fields=("options",))
+    upstream.reply("Hi.")
+    headers = {"authorization": "Bearer a"}
+    status, ignored, answer = ask(url, api, with_tools=with_tools, headers=headers, **STATE)
+    assert status == 200, answer
+    [sent] = upstream.requests
+    assert sent["options"] == {"temperature": 0.5}
+    assert not sent.keys() & STATE.keys() - {"options"}
+    assert ignored == {*STATE.keys() - {"options"}, "options.num_ctx"}
+
+
+@with_tools
+@every_api
+def test_what_the_operator_names_passes_with_client_keys_too(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str, with_tools: bool
+) -> None:
+    named = (*STATE, "options.num_ctx")
+    url = start_proxy(client_keys=("a",), pass_fields=named)
+    upstream.reply("Hi.")
+    headers = {"authorization": "Bearer a"}
+    status, ignored, _ = ask(url, api, with_tools=with_tools, headers=headers, **STATE)
+    assert (status, ignored) == (200, set())
+    assert upstream.requests[0].items() >= STATE.items()
+
+
+@with_tools
+@every_api
+def test_an_unknown_field_passes_in_chat_and_is_named_when_a_translated_api_ignores_it(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str, with_tools: bool
+) -> None:
+    upstream.default = "Hi."
+    fields = {"provider": {"only": ["x"]}, "top_k": 5, "n_probs": 1}
+    for settings, passes in (({}, api == "chat"), ({"pass_fields": ("*",)}, True)):
+        upstream.exchanges.clear()
+        _, ignored, _ = ask(start_proxy(**settings), api, with_tools=with_tools, **fields)
+        [sent] = upstream.requests
+        assert sent["top_k"] == 5
+        assert ("provider" in sent, "n_probs" in sent) == (passes, passes)
+        assert ignored == (set() if passes else {"provider", "n_probs"})
+
+
+@every_api
+def test_drop_fields_and_null_and_own_fields(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str
+) -> None:
+    """Of chat's own fields nothing is set by a name that another API does not have."""
+    url = start_proxy(drop_fields=("top_k",), pass_fields=("*",))
+    upstream.reply("Hi.")
+    foreign = {} if api == "chat" else {"n": 3, "functions": [{"name": "f"}], "stop_token": None}
+    status, ignored, answer = ask(url, api, top_k=5, unknown=None, **foreign)
+    assert status == 200, answer
+    assert ignored == {"top_k", *(name for name, value in foreign.items() if value)}
+    assert not upstream.requests[0].keys() & {"top_k", "unknown", "n", "functions", "stop_token"}
+
+
+IGNORED = {
+    "responses": {
+        "background_options": {}, "image": "x", "access_programs": ["p"], "stream_id": "s",
+        "service_tier": "flex", "prompt_cache_options": {"prewarm": True},
+    },
+    "messages": {
+        "fallbacks": [{"model": "x"}], "diagnostics": {"a": 1}, "speed": "fast", "metadata": {"user_id": "u"},
+        "service_tier": "auto", "inference_geo": "eu",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", IGNORED)
+def test_vendors_fields_without_effect_are_named_and_never_reach_the_server(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str
+) -> None:
+    url = start_proxy(pass_fields=("*",))
+    upstream.reply("Hi.")
+    status, ignored, answer = ask(url, api, **IGNORED[api])
+    assert status == 200, answer
+    assert ignored == IGNORED[api].keys()
+    assert not upstream.requests[0].keys() & IGNORED[api].keys()
+
+
+def test_betas_without_effect_are_named_next_to_fields(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    betas = "claude-code-20250219,context-1m-2025-08-07, made-up-2030-01-01,a b"
+    headers = {"anthropic-beta": betas}
+    _, ignored, _ = ask(proxy, "messages", headers=headers, speed="fast")
+    assert ignored == {"speed", "context-1m-2025-08-07", "made-up-2030-01-01"}
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_moderation_is_refused(proxy: str, api: str) -> None:
+    status, _, answer = ask(proxy, api, moderation={"model": "x"})
+    assert (status, answer["error"]["param"]) == (400, "moderation")
+
+
+def test_a_long_safety_identifier_is_no_error(proxy: str, upstream: ScriptedUpstream) -> None:
+    """What the proxy does not use it does not check; OpenAI allows 128 characters now."""
+    upstream.reply("Hi.")
+    assert ask(proxy, "responses", safety_identifier="x" * 128)[0] == 200
