@@ -154,7 +154,7 @@ class ResponseFront:
         else:
             events.append({"type": f"response.{response['status']}", "response": response})
         return ResponseStream(
-            ResponseWriter(response, []), iter(events), (), response, _do_not_save
+            ResponseWriter(response, []), iter(events), Omitted(), response, _do_not_save
         )
 
     def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
