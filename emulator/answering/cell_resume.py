@@ -32,7 +32,7 @@ from emulator.programs.call_history import (
     unanswered_rounds,
 )
 from emulator.programs.ended import EndedProgram
-from emulator.programs.failures import Failure
+from emulator.programs.failures import FINAL, Failure
 from emulator.programs.saved import parse_result, report_dropped
 from emulator.reply.reply_cell import PREFIX, run_events
 from emulator.reply.verdicts import CellResult, FinalReply
@@ -40,11 +40,6 @@ from emulator.tools.toolset import Toolset
 from emulator.traces import RecordedCall, ResumedProgram
 from sandbox.engine import failed_result
 
-_FINAL = {
-    Failure.REFUSED: "the user rejected {}()",
-    Failure.UNKNOWN: "{}() may have been made; its result is unknown",
-}
-"""Why a cell makes no further call."""
 NO_OUTPUT = "(nothing was printed)"
 
 
@@ -74,9 +69,9 @@ def resume_cell(
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)
     refused = {
-        key: _FINAL[failure].format(waiting.calls[key].name)
+        key: FINAL[failure].format(f"{waiting.calls[key].name}()")
         for key, failure in failures.items()
-        if failure in _FINAL
+        if failure in FINAL
     }
     missing = [key for key in waiting.calls if key not in results]
     if missing:

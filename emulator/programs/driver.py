@@ -19,7 +19,7 @@ import structlog
 
 from emulator import traces
 from emulator.core import metrics
-from emulator.core.client_disconnect import stop_on_disconnect
+from emulator.core.client_disconnect import has_disconnected, stop_on_disconnect
 from emulator.programs.open_run import OpenRun
 from emulator.programs.plain_calls import plain_calls
 from emulator.programs.program import CallRecord, Outcome, Program
@@ -27,7 +27,8 @@ from emulator.programs.run import ProgramRun
 from emulator.programs.run_calls import CallRequest, RunCalls, RunRules
 from emulator.settings.settings import Order
 from emulator.tools.toolset import Toolset
-from sandbox.programs.server import ChildProcess, FenceBroken, ProgramServer
+from sandbox.errors import SandboxDied
+from sandbox.programs.server import FenceBroken, ProgramServer
 
 log = structlog.get_logger()
 
@@ -46,7 +47,8 @@ class Driver:
     def run(self, program: Program, recorded: Sequence[CallRecord] = (), seed: int = 0) -> Outcome:
         """Run ``program`` to its end, or to where it needs a result that is not ``recorded``.
 
-        Raises `ProgramRejected`, `ReplayDiverged`, and sandbox errors that are not the program's fault.
+        Raises `ProgramRejected`, `ReplayDiverged`, and sandbox errors that are not the program's fault;
+        SandboxDied only after a second child has died.
         """
         rules = RunRules(self.toolset, self.one_at_a_time, self.order)
         has_results = any(one.known for one in recorded)
@@ -55,7 +57,20 @@ class Driver:
             metrics.PROGRAM_RUNS.labels("read").inc()
             return _read(rules, program, plain, recorded)
         run = self.open_run.take(program, recorded, seed) if self.open_run else None
-        run = run or ProgramRun(rules, self._child(rules, program), recorded, seed)
+        try:
+            return self._advance(
+                run or self._new_run(rules, program, recorded, seed), program, recorded
+            )
+        except SandboxDied as error:
+            # The kernel may have killed the child, or the server with all children, to free memory.
+            if has_disconnected():
+                raise
+            log.warning("a program's process ended", reason=error.message)
+        return self._advance(self._new_run(rules, program, recorded, seed), program, recorded)
+
+    def _advance(
+        self, run: ProgramRun, program: Program, recorded: Sequence[CallRecord]
+    ) -> Outcome:
         outcome = Outcome()
         status = "failed"
         try:
@@ -71,9 +86,11 @@ class Driver:
             else:
                 run.close()
 
-    def _child(self, rules: RunRules, program: Program) -> ChildProcess:
+    def _new_run(
+        self, rules: RunRules, program: Program, recorded: Sequence[CallRecord], seed: int
+    ) -> ProgramRun:
         try:
-            return self.server.open(self.client)
+            return ProgramRun(rules, self.server.open(self.client), recorded, seed)
         except FenceBroken as error:
             log.warning("programs off", reason=error.reason, fix=error.fix)
             raise RunCalls(rules, program).rejected(

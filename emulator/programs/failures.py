@@ -27,6 +27,11 @@ class Failure(Enum):
     """It may have been made or not. No handler of a program sees it: the program ends there."""
 
 
+FINAL = {
+    Failure.REFUSED: "the user rejected {}",
+    Failure.UNKNOWN: "{} may have been made; its result is unknown. Do not make it again unasked",
+}
+"""Why the program of such a call makes no further one."""
 NOT_APPROVED = "This call was not approved"
 OUTCOME_UNKNOWN = "This call may have been made; its result is unknown"
 """How the result of such a call begins, as this proxy writes it."""

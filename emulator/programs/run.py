@@ -28,11 +28,9 @@ from emulator.programs.program import (
 )
 from emulator.programs.run_calls import CallRequest, RunCalls, RunRules
 from emulator.tools.coercion import ResultText
-from sandbox.errors import SandboxDied, SandboxLimit, SandboxTimeout
+from sandbox.errors import SandboxLimit, SandboxTimeout
 from sandbox.programs.server import ChildProcess
 
-MAX_OUTPUT = 100_000
-"""Characters that a program may print."""
 _NO_SYSTEM_CALLS = (
     "a program only computes and calls the offered functions: call one of them instead"
 )
@@ -83,7 +81,7 @@ class ProgramRun:
         """Run to the end of ``program``, or to where it needs a result. At a call of ``held_tools`` that is
         the only one without a result, the run waits in the state calling.
 
-        Raises `ProgramRejected`.
+        Raises `ProgramRejected`, SandboxDied.
         """
         calls, state = self._calls, self._state
         calls.program = program
@@ -103,8 +101,6 @@ class ProgramRun:
             raise calls.rejected(message, kind=ProgramTooSlow) from error
         except SandboxLimit as error:
             raise calls.rejected(f"the program used too much: {error.what}") from error
-        except SandboxDied as error:
-            raise calls.rejected("the program's process ended") from error
         except _Malformed as error:
             raise calls.rejected("the program sent what no program sends") from error
 
@@ -128,7 +124,6 @@ class ProgramRun:
             "tools": sorted(self._rules.toolset.names),
             "preamble": self._rules.toolset.preamble,
             "seed": self._seed,
-            "output": MAX_OUTPUT,
         }
 
     def _record(self, record: CallRecord) -> dict[str, Any]:
@@ -224,6 +219,7 @@ def _call_request(message: Mapping[str, Any], unlooked: Sequence[int]) -> CallRe
         key=_text(message, "key")[:64],
         batch=_number(message.get("batch")),
         unlooked=unlooked,
+        passed=_positions(message.get("passed")),
         skips_output=message.get("skipped") is True,
     )
 
@@ -255,11 +251,11 @@ def _text(message: Mapping[str, Any], name: str) -> str:
 
 
 def _value(message: Mapping[str, Any]) -> str | None:
-    return None if message.get("value") is None else _text(message, "value")[:MAX_OUTPUT]
+    return None if message.get("value") is None else _text(message, "value")
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int):
+    if type(value) is not int:  # not a bool: a line is shown
         raise _Malformed
     return value
 

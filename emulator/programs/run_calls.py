@@ -8,9 +8,9 @@ A call of the program takes one of these transitions:
   result;
 * **stopped**: it may not join them, so the run stops before it, and a later run makes it. So does a call that
   would end the program while others are pending;
-* **ended**: a call was refused, or nobody knows whether it was made, or the call acts and the program has not
-  looked at an earlier failure (law 3), or a tool that the model calls itself has returned
-  (`direct_calls`), or a limit is reached.
+* **ended**: a call was refused, or nobody knows whether it was made, or the program has not looked at an
+  earlier failure (law 3) and the call acts or passes that failure on, or a tool that the model calls itself
+  has returned (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
 acting call is sent after a failure that was not looked at. A program is not trusted: its claims about its
@@ -25,7 +25,7 @@ from typing import Any
 
 from emulator.core import json_codec
 from emulator.programs.direct_calls import DirectCalls
-from emulator.programs.failures import Failure
+from emulator.programs.failures import FINAL, Failure
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import (
     Call,
@@ -44,6 +44,8 @@ MAX_CALLS = 128
 """The calls of one program."""
 MAX_ARGUMENT_BYTES = 8 * 2**20
 """The arguments of all calls of one program together."""
+_MAX_QUOTED = 300
+"""Characters of a failure's text, and of a call's arguments, in a message for the model."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class CallRequest:
     """Calls with the same number, except 0, are simultaneous."""
     unlooked: Sequence[int] = ()
     """Positions of the failed calls that the program has not looked at."""
+    passed: Sequence[int] = ()
+    """Those of them whose results, or what was made of them, are in the arguments."""
     skips_output: bool = False
     """The program looked at an unknown result where only output is lost."""
 
@@ -155,13 +159,12 @@ class RunCalls:
         if not self.has_pending:
             for place, (line, _) in enumerate(self.sites):
                 if self.recorded[place].failure is Failure.UNKNOWN:
-                    raise self._ended(self._unknown(place), line)
+                    raise self._ended_after_failure(place, line)
 
     def end_if_failed(self, unlooked: Sequence[int]) -> None:
         """End a program that waits for results after a failure: its acting calls are not sent again."""
-        if self._pending.acting and not self.new and (reason := self._failure_reason(unlooked)):
-            at = next(place for place, one in enumerate(self.recorded) if one.failure)
-            raise self._ended(reason, self.sites[at][0] if at < len(self.sites) else 1)
+        if self._pending.acting and not self.new and (at := self._failed_at(unlooked)) is not None:
+            raise self._ended_after_failure(at, self.sites[at][0])
 
     def rejected(
         self,
@@ -201,15 +204,17 @@ class RunCalls:
             )
             raise self.rejected(what, line)
         acts = tool.effect is not Effect.READS
-        if reason := self._failure_reason(request.unlooked if acts else ()):
+        if (at := self._failed_at(request.unlooked if acts else request.passed)) is not None:
             if waits:
                 return False
-            raise self._ended(reason, line)
+            raise self._ended_after_failure(at, line, f"{tool.python_name}({_written(call)})")
         if self._direct.ends_before(tool):
             if waits:
                 return False
-            at, name = self._direct.first_result or (line, tool.python_name)
-            what = f"{name}(...) in line {at} has returned: you decide what to do with its result"
+            first, name = self._direct.first_result or (line, tool.python_name)
+            what = (
+                f"{name}(...) in line {first} has returned: you decide what to do with its result"
+            )
             raise self._ended(what, line)
         if waits and (self._direct.is_first(tool) or (acts and request.skips_output)):
             return False
@@ -221,29 +226,38 @@ class RunCalls:
         if not record.known:
             self._pending.add(tool, record.call.arguments, batch)
 
-    def _failure_reason(self, unlooked: Sequence[int]) -> str:
-        """Why no further call is made: the first refusal or unknown outcome, or the first failure among
-        ``unlooked``; "" if there is none."""
-        records = list(enumerate(self.recorded[: len(self.sites)]))
-        for place, record in records:
-            if record.failure is Failure.REFUSED:
-                return f"the user rejected {self._described(place)}"
-            if record.failure is Failure.UNKNOWN:
-                return self._unknown(place)
-        for place, record in records:
-            if record.failure is not None and place in unlooked:
-                name = self._described(place)
-                return f"{name} failed, and the program had not checked its result"
-        return ""
+    def _failed_at(self, unlooked: Sequence[int]) -> int | None:
+        """The position of the failure after which no further call is made: the first refusal or unknown
+        outcome, or the first failure among ``unlooked``."""
+        failures = {
+            place: record.failure
+            for place, record in enumerate(self.recorded[: len(self.sites)])
+            if record.failure in FINAL or (record.failure and place in unlooked)
+        }
+        final = (place for place, one in failures.items() if one in FINAL)
+        return next(final, next(iter(failures), None))
 
-    def _unknown(self, place: int) -> str:
-        name = self._described(place)
-        return f"{name} may have been made; its result is unknown. Do not make it again unasked"
-
-    def _described(self, place: int) -> str:
-        line, name = self.sites[place]
+    def _ended_after_failure(self, at: int, line: int, unmade: str = "") -> ProgramRejected:
+        """``unmade`` is the call that the program would have made next."""
+        (first, name), record = self.sites[at], self.recorded[at]
         tool = self._rules.toolset.find(name)
-        return f"{tool.python_name if tool else name}(...) in line {line}"
+        what = f"{tool.python_name if tool else name}(...) in line {first}"
+        if record.failure in FINAL:
+            return self._ended(FINAL[record.failure].format(what), line)
+        text = _cut(" ".join((record.result_text or "").split()))
+        message = f"{what} failed, and the program had not checked its result: {text}"
+        if not unmade:
+            return self.rejected(message, line)
+        hint = f"{unmade} was not made, nor any later call; make them now if they are meant for this failure"
+        return self.rejected(message, line, hint)
 
     def _ended(self, reason: str, line: int) -> ProgramRejected:
         return self.rejected(f"{reason}. The program was ended here", line)
+
+
+def _written(call: Call) -> str:
+    return _cut(", ".join(f"{name}={value!r}" for name, value in call.arguments.items()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."

@@ -71,7 +71,8 @@ def _elements(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
     if _JSON_FOLLOWS.match(block.text, match.end()):
         return _json_or_none(block, match, name)
     found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
-    if found is None and _CHILD_FOLLOWS.match(block.text, match.end()):
+    is_named_after = _CHILD_FOLLOWS.match(block.text, match.end())
+    if found is None and is_named_after and not _ARGUMENT_FOLLOWS.match(block.plain, match.end()):
         found = {}, match.end()
     if found is None:
         if match.end() == len(block.text.rstrip()):

@@ -146,7 +146,7 @@ def _drop_import(node: ast.AST, names: ToolNames) -> ast.AST | list[ast.stmt]:
         remaining: ast.stmt = ast.Import(others)
     else:
         dropped = _MODEL_NAMES if node.module == "pydantic" else ()
-        from_stubs = node.module in STUB_MODULES or node.module == "__future__"
+        from_stubs = node.module in STUB_MODULES
         others = [
             a for a in node.names if not (from_stubs or a.name in dropped or names.find(a.name))
         ]

@@ -42,7 +42,7 @@ from sandbox.inside.calls import (
 from sandbox.inside.cells import change_cells
 from sandbox.inside.files import files, libraries, own_folder, read, remove, write
 from sandbox.inside.tasks import drop_all, interruptible, send_all, start_cell
-from sandbox.inside.values import AWAITED, VALUE_MIME, plain
+from sandbox.inside.values import AWAITED, VALUE_MIME, ToolError, plain
 
 __all__ = ["files", "libraries", "offer", "open_session", "prepare", "read", "remove", "write"]
 
@@ -58,7 +58,7 @@ def prepare(most: int, preload: Sequence[str] = (), *, shared: bool = False) -> 
     global _restart_count  # noqa: PLW0603 - one kernel, one session
     shell: Any = get_ipython()
     shell.user_ns.pop("open", None)  # IPython's own; the builtin does as Python does
-    shell.user_ns.update({"exit": _exit, "quit": _exit, AWAITED: settled})
+    shell.user_ns.update({"exit": _exit, "quit": _exit, "ToolError": ToolError, AWAITED: settled})
     shell.transform_cell = _unchanged  # `?x` and `!ls` are not Python
     shell._tee = _no_tee
     warnings.filterwarnings("ignore", "To exit: use", UserWarning)

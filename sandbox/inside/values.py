@@ -32,7 +32,11 @@ text of the failure. The call raises `ToolError`."""
 
 
 class ToolError(RuntimeError):
-    """A call of an offered function failed; the message is what the client sent as its result."""
+    """A call of an offered function failed; the message is what the client sent as its result.
+
+    A call of a cell raises it. A call of a program raises it where the program has a handler for it; without
+    one it returns the failure, which the program may look at.
+    """
 
 
 def received(result: Any) -> Any:
@@ -42,7 +46,7 @@ def received(result: Any) -> Any:
     return result
 
 
-_ARRAYS = (list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView)
+ARRAYS = (list, tuple, set, frozenset, deque, range, KeysView, ValuesView, ItemsView)
 
 # bool before int, since a bool is an int; the str or int of an Enum mixin is its value already.
 _LEAVES: tuple[tuple[Any, Callable[[Any], JSON]], ...] = (
@@ -55,22 +59,19 @@ _LEAVES: tuple[tuple[Any, Callable[[Any], JSON]], ...] = (
 )
 
 
-class NotPlain(TypeError):
-    """JSON cannot hold a value; the message names its type and its place."""
-
-
 def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
     """Return `value` as JSON data.
 
     Dataclass, pydantic and namespace objects and instances of the program's own classes -> dict;
     Enum -> its value; date, datetime, time -> isoformat; tuple, set, range, dict views -> list;
     Decimal, UUID, Path -> str; numpy scalars and arrays -> their `tolist()`.
-    Raises NotPlain for everything else (bytes, functions, nan, ...) and for nesting deeper than MAX_DEPTH.
+    Raises TypeError, which names the value's type and place, for everything else (bytes, functions, nan, ...)
+    and for nesting deeper than MAX_DEPTH.
     """
     if depth > MAX_DEPTH:
-        raise NotPlain(f"{where} is nested deeper than {MAX_DEPTH} levels")
+        raise TypeError(f"{where} is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):
-        raise NotPlain(f"{where} is {value!r}, which JSON cannot hold")
+        raise TypeError(f"{where} is {value!r}, which JSON cannot hold")
     for kinds, convert in _LEAVES:
         if isinstance(value, kinds):
             return convert(value)
@@ -81,9 +82,9 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
             _key(key, where): plain(item, f"{where}[{key!r}]", depth + 1)
             for key, item in value.items()
         }
-    if isinstance(value, _ARRAYS):
+    if isinstance(value, ARRAYS):
         return [plain(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-    fields = _fields(value)
+    fields = fields_of(value)
     if fields is not None:
         return {
             name: plain(item, f"{where}.{name}", depth + 1)
@@ -92,7 +93,7 @@ def plain(value: Any, where: str = "value", depth: int = 0) -> JSON:
         }
     if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
         return plain(value.tolist(), where, depth + 1)
-    raise NotPlain(f"{where} is of type {type(value).__name__}, which JSON cannot hold")
+    raise TypeError(f"{where} is of type {type(value).__name__}, which JSON cannot hold")
 
 
 def _key(key: Any, where: str) -> str:
@@ -104,10 +105,10 @@ def _key(key: Any, where: str) -> str:
         return value
     if isinstance(value, int | float):
         return repr(value)
-    raise NotPlain(f"{where} has a key of type {type(key).__name__}; JSON keys are strings")
+    raise TypeError(f"{where} has a key of type {type(key).__name__}; JSON keys are strings")
 
 
-def _fields(value: Any) -> Mapping[str, Any] | None:
+def fields_of(value: Any) -> Mapping[str, Any] | None:
     """The fields of a record-like object, or None for another object."""
     kind = type(value)
     if isinstance(value, type | types.FunctionType | types.ModuleType | BaseException):

@@ -1,10 +1,12 @@
 """Stops: a child from blocking the host, from running past its time, and from using the memory of the host.
 Each wait has a deadline, nothing blocks in a send, and what a child sends is bounded (`messages`).
 
-Does not stop: a child that computes while the host does not ask: its CPU limit does (`inside.fence`).
+Does not stop: a child that computes while the host does not ask and before `rest`: its CPU limit does
+(`inside.fence`).
 
-States of a child: *running* (has a running slot) -> *resting* (`rest`: has a waiting slot) -> *running*
-(the next `ask`) -> *closed*. Any error, and `kill`, end the process; the child is still to be closed.
+States of a child: *running* (has a running slot) -> *resting* (`rest`: has a waiting slot, and its process is
+stopped) -> *running* (the next `ask`) -> *closed*. Any error, and `kill`, end the process; the child is still
+to be closed.
 
 What may never happen: a child that is not closed has no slot; a slot is released while the process runs;
 `kill` uses a pidfd that `close` has closed.
@@ -13,6 +15,7 @@ What may never happen: a child that is not closed has no slot; a slot is release
 import contextlib
 import math
 import select
+import signal
 import socket
 import threading
 import time
@@ -67,6 +70,7 @@ class ChildProcess:
             self._running.acquire(self._client, lambda: bool(self._ended))
             self._waiting.release()
             self._state = "running"
+            self._signal(signal.SIGCONT)
         start = time.monotonic()
         try:
             self._unsent = memoryview(
@@ -88,6 +92,7 @@ class ChildProcess:
         if self._state == "running":
             if not self._waiting.acquire():
                 return False
+            self._signal(signal.SIGSTOP)
             self._running.release(self._client)
             self._state = "resting"
         return True
@@ -127,9 +132,13 @@ class ChildProcess:
     def _end(self, reason: str) -> None:
         with self._lock:
             self._ended = self._ended or reason
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock:
             if self._state != "closed":
                 with contextlib.suppress(PermissionError):
-                    self._handle.kill()
+                    self._handle.send_signal(number)
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while True:

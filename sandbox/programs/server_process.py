@@ -43,10 +43,14 @@ class Handle:
     socket: socket.socket
     pidfd: int
 
-    def kill(self) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Does nothing if it has ended. Raises PermissionError if the host may not."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def kill(self) -> None:
+        """As `send_signal`."""
+        self.send_signal(signal.SIGKILL)
 
     def wait(self) -> None:
         """Wait for the end of a child that was killed."""

@@ -82,13 +82,9 @@ ORDERS: dict[str, tuple[list[Json], list[str]]] = {
         [*words(f"Hm. {markup('Oslo')}"), weather("Oslo")],
         ["Hm. ", "Oslo"],
     ),
-    "markup and the result that the model invented": (
+    "markup after words that look like a result": (  # it is marked: no list of words decides
         words(f"{markup('Oslo')}\nOut", f"put: 4 degrees.\n{markup('Rome')}"),
-        ["Oslo"],
-    ),
-    "markup and an invented result in a tag": (
-        words(f"{markup('Oslo')}\n<tool_res", f"ponse>\n4\n</tool_response>\n{markup('Rome')}"),
-        ["Oslo"],
+        ["Output: 4 degrees.", "Oslo", "Rome"],
     ),
 }
 """Deltas of the upstream -> the words and the calls' cities as clients get them."""

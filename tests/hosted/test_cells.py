@@ -96,31 +96,6 @@ def test_a_message_has_the_cell_and_its_calls(start_proxy: Any, upstream: Script
     assert kinds[-1] == "text"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_cell_that_did_not_run_is_an_item_apart_from_the_next(
-    start_proxy: Any, upstream: ScriptedUpstream, stream: bool
-) -> None:
-    """The two were one item: the code of the first with the output of the second."""
-    client = openai.OpenAI(base_url=start_proxy(hosted=HostedFunctions(LOCAL, TOOLS)), api_key="k")
-    quoted, own = "print(1 + 1)", "print(6 * 7)"
-    upstream.reply(*(f"```tool_code\n{code}\n```" for code in (quoted, own)), "It is 42.")
-    answer: Any = client.responses.create(
-        model="m",
-        input=f"What does this print?\n```\n{quoted}\n```",
-        tools=[INTERPRETER, SERVER],
-        include=["code_interpreter_call.outputs"],
-        stream=stream,
-    )
-    output = (list(answer)[-1].response if stream else answer).output
-    cells = [item for item in output if item.type == "code_interpreter_call"]
-    assert [(cell.code.strip(), cell.status) for cell in cells] == [
-        (quoted, "incomplete"),
-        (own, "completed"),
-    ]
-    assert not cells[0].outputs
-    assert [one.logs for one in cells[1].outputs] == ["42\n"]
-
-
 @pytest.mark.parametrize("api", ["chat", "messages"])
 def test_a_cell_waits_for_the_approval_of_its_call_and_is_shown_once(
     start_app: Any, upstream: ScriptedUpstream, api: str

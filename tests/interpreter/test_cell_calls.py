@@ -306,6 +306,8 @@ FAILED_CALLS: list[tuple[str, str, list[list[str]], str]] = [
     ("send('a')\nsend('bb')", "Error: no such box", [["send(a)"]], "ToolError: Error: no such box"),
     ("try:\n    send('a')\nexcept Exception as e:\n    print('caught', e)\nsend('bb')",
      "Error: no such box", [["send(a)"], ["send(bb)"]], "caught Error: no such box"),
+    ("try:\n    send('a')\nexcept ToolError as e:\n    print('caught', e)\nsend('bb')",
+     "Error: no such box", [["send(a)"], ["send(bb)"]], "caught Error: no such box"),
     ("import asyncio\nx = await asyncio.gather(send('a'), send('bb'), return_exceptions=True)\n"
      "print(type(x[0]).__name__, x[1]['of'])", "Error: no such box", [["send(a)", "send(bb)"]],
      "ToolError bb"),

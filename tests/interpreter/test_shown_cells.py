@@ -81,7 +81,8 @@ def test_a_call_that_reads_before_a_cell_is_made_and_the_cell_waits_for_its_resu
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
     """Both ran, and the model never saw what the cell printed."""
-    tools = [INTERPRETER, function("get_file", strings("path"), "Read a file.")]
+    reader = function("get_file", strings("path"), "Read a file.")
+    tools = [INTERPRETER, {**reader, "annotations": {"readOnlyHint": True}}]
     upstream.reply(f"{JSON_CALL % 'get_file'}\n\n{PYTHON}")
     completion = ask(client, model="m", messages=GO, tools=tools)
     assert calls(completion) == [("get_file", {"path": "a.txt"})]
@@ -91,6 +92,7 @@ def test_a_call_that_reads_before_a_cell_is_made_and_the_cell_waits_for_its_resu
 def test_no_cell_begins_after_a_call(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
     """It was an item without an end."""
     tool = {"type": "function", "name": "get_file", "parameters": strings("path")}
+    tool["annotations"] = {"readOnlyHint": True}
     upstream.reply(f"{JSON_CALL % 'get_file'}\n\n{PYTHON}")
     response = client.responses.create(model="m", input="Go.", tools=[INTERPRETER, tool])
     assert [item.type for item in response.output] == ["function_call"]

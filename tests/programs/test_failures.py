@@ -158,35 +158,35 @@ def test_a_failed_call_ends_the_program_before_its_next_call(
 
 HANDLED: list[tuple[str, str, ToolResult]] = [
     ("a condition", 'x = run("a")\nif "no such" in x:\n    deploy("b")', FAILED),
-    ("the call in the condition", 'if run("a") != "ok":\n    deploy("b")', FAILED),
-    ("a variable made from it", 'x = run("a").strip()\nbad = "ok" != x\nif bad:\n    deploy("b")', FAILED),
-    ("a conditional expression", 'x = run("a")\ny = "b" if x else "c"\ndeploy(y)', FAILED),
-    ("a loop's condition", 'x = run("a")\nwhile x != "ok":\n    x = deploy("b")', FAILED),
+    ("the call in the condition", 'if run("a").startswith("no such"):\n    deploy("b")', FAILED),
+    ("a variable made from it", 'x = run("a").strip()\nbad = "such" in x\nif bad:\n    deploy("b")', FAILED),
+    ("a conditional expression", 'x = run("a")\ny = "b" if "such" in x else "c"\ndeploy(y)', FAILED),
+    ("a loop's condition", 'x = run("a")\nwhile "no such" in x:\n    x = deploy("b")', FAILED),
     ("try", 'try:\n    run("a")\n    run("c")\nexcept Exception as e:\n    deploy("b")', FAILED),
     ("try around a function", 'def f():\n    return run("a")\ntry:\n    f()\n    run("c")\n'
      'except RuntimeError:\n    deploy("b")', FAILED),
-    ("a condition in a function", 'def f(r):\n    if "ok" not in r:\n        deploy("b")\nf(run("a"))',
+    ("a condition in a function", 'def f(r):\n    if "such" in r:\n        deploy("b")\nf(run("a"))',
      FAILED),
     ("a field", 'x = run("a")\nprint(x["error"])\ndeploy("b")', ToolResult('{"error": "down"}', True)),
     ("get", 'x = run("a")\nif x.get("error"):\n    deploy("b")', ToolResult('{"error": "down"}', True)),
-    ("a list of results", 'xs = [run("a")]\nfor x in xs:\n    if x != "ok":\n        deploy("b")', FAILED),
-    ("a tool in a variable", 'f = run\nx = f("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
-    ("a tool in a table", 'd = {"r": run}\nx = d["r"]("a")\nif "ok" not in x:\n    deploy("b")', FAILED),
-    ("partial", 'from functools import partial\nif "ok" not in partial(run, "a")():\n'
+    ("a list of results", 'xs = [run("a")]\nfor x in xs:\n    if "such" in x:\n        deploy("b")', FAILED),
+    ("a tool in a variable", 'f = run\nx = f("a")\nif "such" in x:\n    deploy("b")', FAILED),
+    ("a tool in a table", 'd = {"r": run}\nx = d["r"]("a")\nif "such" in x:\n    deploy("b")', FAILED),
+    ("partial", 'from functools import partial\nif "such" in partial(run, "a")():\n'
      '    deploy("b")', FAILED),
     ("a helper that tries again", 'def retry(fn, *args, **kw):\n    for _ in range(1):\n'
-     '        result = fn(*args, **kw)\n        if "ok" in str(result):\n            return result\n'
+     '        result = fn(*args, **kw)\n        if "such" not in str(result):\n            return result\n'
      'if retry(run, "a") is None:\n    deploy("b")', FAILED),
     ("a helper that catches", 'def retry(fn, *args, **kw):\n    try:\n        result = fn(*args, **kw)\n'
      '        return result\n    except Exception as e:\n        return None\nif not retry(run, "a"):\n'
      '    deploy("b")', FAILED),
-    ("a check in a method", 'class C:\n    def ok(self, r):\n        return "ok" in r\n'
+    ("a check in a method", 'class C:\n    def ok(self, r):\n        return "such" not in r\n'
      'if not C().ok(run("a")):\n'
      '    deploy("b")', FAILED),
     ("a check that is returned", 'def f(x):\n    r = run(x)\n    return r, "no such" in str(r)\n'
      'r, bad = f("a")\nif bad:\n    deploy("b")', FAILED),
     ("a pattern", 'import re\nm = re.match("Error|no", run("a"))\nif m or True:\n    deploy("b")', FAILED),
-    ("a compiled pattern", 'import re\nif not re.compile("ok").search(run("a")):\n    deploy("b")', FAILED),
+    ("a compiled pattern", 'import re\nif re.compile("such").search(run("a")):\n    deploy("b")', FAILED),
     ("a sum of checks", 'n = sum("no such" in str(run(u)) for u in ["a"])\nif n:\n    deploy("b")', FAILED),
     ("a conversion that fails", 'x = run("a")\ntry:\n    v = float(x)\nexcept ValueError:\n    v = "b"\n'
      'deploy(v)', FAILED),
@@ -196,7 +196,7 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
      '    v = "b"\ndeploy(v)', FAILED),
     ("suppress", 'from contextlib import suppress\nwith suppress(Exception):\n    run("a")\n    deploy("c")\n'
      'deploy("b")', FAILED),
-    ("match", 'match run("a"):\n    case "ok":\n        pass\n    case _:\n        deploy("b")', FAILED),
+    ("match", 'match run("a").split():\n    case ["no", *_]:\n        deploy("b")', FAILED),
     ("gather that returns exceptions", 'import asyncio\nasync def f(x):\n    return await run(x)\n'
      'async def main():\n    for r in await asyncio.gather(f("a"), return_exceptions=True):\n'
      '        if isinstance(r, Exception):\n            deploy("b")\nasyncio.run(main())', FAILED),
@@ -211,7 +211,8 @@ HANDLED: list[tuple[str, str, ToolResult]] = [
     ("a future under a handler", 'from concurrent.futures import ThreadPoolExecutor\n'
      'with ThreadPoolExecutor() as pool:\n    f = pool.submit(run, "a")\n    try:\n        f.result()\n'
      '    except Exception:\n        deploy("b")', FAILED),
-    ("assert in try", 'try:\n    assert run("a") == "ok"\nexcept AssertionError:\n    deploy("b")', FAILED),
+    ("assert in try", 'x = run("a")\ntry:\n    assert x == "ok"\nexcept AssertionError:\n'
+     '    deploy("b")', FAILED),
 ]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def plans(draw: st.DrawFn) -> Plan:
         elif kind == "store":
             plan.lines += [f"xs{n} = [r{n}]", f"if xs{n}:", "    print(1)"]
         elif kind == "check":
-            plan.lines += [f'if r{n}.lower() != "ok":', f"    print({n})"]
+            plan.lines += [f'if r{n}.lower().startswith("error"):', f"    print({n})"]
             plan.handled.add(key)
     return plan
 

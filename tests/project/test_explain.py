@@ -102,7 +102,7 @@ def test_explain_prints_where_a_program_waits_for_results(
     ("reply", "kind", "words"),
     [
         ('```python\nget_weather(town="Oslo")\n```', "invalid", 'unknown argument "town"'),
-        ("```python\nget_weather(location=)\n```", "invalid", "invalid Python"),
+        ("```tool_code\nget_weather(location=)\n```", "invalid", "invalid Python"),
         ("```python\nget_weather(location=1 / 0)\n```", "invalid", "ZeroDivisionError"),
     ],
 )

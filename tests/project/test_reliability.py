@@ -144,11 +144,13 @@ def functions(file: Path) -> set[str]:
 def test_a_program_that_ends_its_process_fails_only_its_own_request(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
-    url = start_proxy(repair_attempts=0) + "/v1/chat/completions"
+    """It is not repaired: the model cannot know why the machine ends a process."""
+    url = start_proxy() + "/v1/chat/completions"
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [GET_WEATHER]}
     upstream.reply("```python\nimport os\nos._exit(1)\nget_weather('Oslo')\n```")
     status, _, answer = send(url, body)
-    assert (status, answer["error"]["code"]) == (502, "model_invalid")
+    assert (status, answer["error"]["code"]) == (503, "sandbox_failed")
     assert "process ended" in answer["error"]["message"]
+    assert len(upstream.requests) == 1
     upstream.reply("```python\nget_weather('Oslo')\n```")
     assert send(url, body)[0] == 200

@@ -93,7 +93,7 @@ def test_calls_come_one_after_the_other_not_together(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     acts: Any = json.loads(json.dumps(GET_WEATHER).replace("get_weather", "set_weather"))
-    acts["function"]["description"] = "Change the weather."
+    acts["function"] |= {"description": "Change the weather.", "annotations": {}}
     both = "```python\nset_weather(location='Oslo')\nget_weather(location='Oslo')\n```"
     upstream.reply(both, both)
     url = start_proxy()

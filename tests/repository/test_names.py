@@ -45,7 +45,7 @@ FOREIGN = {
     "functions.f", "index.sqlite", "km_h", "linked", "live_relevance", "llama_cpp", "location.city",
     "name2", "name3", "output_item.added", "pydantic.ValidationError", "reasoning_text",
     "response.created", "self.item", "stream_options.include_usage", "syscall", "text.format", "websockets",
-    "xs.append",
+    "xs.append", "mcp__server__f", "server.f", "fs.get_weather", "research", "fs.search_files", "mcp__fs",
 }  # fmt: skip
 CODE = re.compile(r"(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\([^`]*\))?\1")
 FILE = re.compile(r"(?<![\w./*-])((?:[\w-]+/)*[\w-]+\.(?:py|jinja|md))\b(?![/(])")

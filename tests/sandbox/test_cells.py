@@ -26,7 +26,7 @@ from sandbox.errors import (
     SandboxUnavailable,
     render_traceback,
 )
-from sandbox.inside.values import JSON, NotPlain, plain
+from sandbox.inside.values import JSON, plain
 from sandbox.kernel.engine import KernelEngine
 from sandbox.report import Check, render
 from tests.support.cells import cells
@@ -497,7 +497,7 @@ def test_a_value_too_deep_for_json_is_refused() -> None:
     value: Any = []
     for _ in range(200):
         value = [value]
-    with pytest.raises(NotPlain, match="nested deeper than 100"):
+    with pytest.raises(TypeError, match="nested deeper than 100"):
         plain(value)
 
 

@@ -13,7 +13,7 @@ def run(
     programs: ProgramServer, source: str, *, tool: str = "f", calls: list[Any] | None = None
 ) -> Mapping[str, Any]:
     """The child's last message. ``tool`` returns its first argument; its arguments are added to ``calls``."""
-    opening = {"recorded": [], "tools": [tool], "preamble": "", "seed": 0, "output": 10**6}
+    opening = {"recorded": [], "tools": [tool], "preamble": "", "seed": 0}
     with programs.open() as child:
         message = child.ask(opening, {"statements": [[source, 1]]})
         while "call" in message:

@@ -47,8 +47,10 @@ def test_repairs_share_the_answers_deadline(
 ) -> None:
     """A model that is slow and wrong used to be asked again without end."""
     proxy = start_proxy(answer_seconds=1, repair_attempts=10)
-    upstream.default = Reply("```tool_code\nget_weather(town=1)\n```", first_delay=0.3)
-    assert send(f"{proxy}/v1/chat/completions", body([GET_WEATHER]))[0] == 504
+    for town in range(10):
+        upstream.reply(Reply(f"```tool_code\nget_weather(town={town})\n```", first_delay=0.3))
+    asked = body([GET_WEATHER], tool_choice="required")
+    assert send(f"{proxy}/v1/chat/completions", asked)[0] == 504
     assert 1 < len(upstream.requests) < 10
 
 

@@ -1,4 +1,5 @@
-"""Wrap what asks a value without calling a slot of it: ``isinstance``, ``type``, patterns, ``json``.
+"""Wrap what asks a value without calling a slot of it: ``isinstance``, ``type``, patterns, ``json``; and what
+makes a text of values: ``join``, ``format``, ``%``.
 
 `install` changes the modules once, in the server; `names` are the functions that a program sees instead of
 the built-in ones.
@@ -12,30 +13,38 @@ import functools
 import json
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sandbox.programs.inside.notation import number_text, written_text
 from sandbox.programs.inside.results import (
-    WATCH,
+    ToolError,
+    answers,
+    arrived,
+    converted,
     failed_in,
     failure,
     is_failed,
     is_unknown,
-    plain_text,
+    passed_failures,
     seen,
 )
 
-PATTERN_METHODS = ("match", "search", "fullmatch", "findall", "finditer")
+_SEARCHES = {"findall": "search", "finditer": "search"}
+"""The question of a pattern's method, if it is another method."""
+PATTERN_METHODS = ("match", "search", "fullmatch", *_SEARCHES)
+_MADE = ("sub", "split")
+_MAKES_TEXT = {(str, "format"), *((re.Pattern, name) for name in _MADE)}
+"""What these make of a failure is a failure."""
 
 
 class _Asking(type):
-    """The type of `Type`: ``type(x)`` looks at x, and names the type that x is like."""
+    """The type of `Type`: ``type(x)`` names the type that x is like."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1:
             return builtins.type(*args, **kwargs)
-        kind = builtins.type(seen(args[0]))
+        kind = builtins.type(arrived(args[0]))
         return getattr(kind, "like", kind)
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -55,13 +64,17 @@ class Type(type, metaclass=_Asking):
 
 
 def _is_instance(value: Any, kind: Any) -> bool:
-    return isinstance(seen(value), kind)
+    """The type of a failure is an answer only if it is an exception: ``gather(return_exceptions=True)``."""
+    answer = isinstance(arrived(value), kind)
+    if answer and isinstance(value, ToolError):
+        seen(value)
+    return answer
 
 
 NAMES: dict[str, Any] = {"type": Type, "isinstance": _is_instance}
 
 
-NOTICED = frozenset((*PATTERN_METHODS, "join", "format", "get"))
+NOTICED = frozenset((*PATTERN_METHODS, *_MADE, "join", "format", "get"))
 
 
 def item(container: Any, key: Any) -> Any:
@@ -76,37 +89,60 @@ def _key(container: Any, key: Any) -> Any:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """``getattr(value, name)``, for the names of `NOTICED`: a pattern's methods look at the text, and what
-    ``join`` and ``format`` make of failures is a failure."""
+    """``getattr(value, name)``, for the names of `NOTICED`."""
     if name == "get" and type(value) is dict:
         return lambda key, default=None: value.get(_key(value, key), default)
     found = getattr(value, name)
-    if type(value) is re.Pattern:
-        return _looking(found, seen)
-    if type(value) is not str or name not in ("join", "format"):
+    if type(value) is re.Pattern and name in PATTERN_METHODS:
+        return _asked(found, getattr(value, _SEARCHES.get(name, name)))
+    if (type(value), name) in _MAKES_TEXT:
+        return _made(found)
+    if type(value) is not str or name != "join":
         return found
 
-    def carry(*args: Any, **kwargs: Any) -> Any:
-        if name == "join" and len(args) == 1:
-            # A number is joined as its text: models join what a tool returned.
-            args = ([one if (text := number_text(one)) is None else text for one in args[0]],)
-        parts = args[0] if name == "join" and args else (*args, *kwargs.values())
-        failed = failed_in(parts)
-        result = found(*args, **kwargs)
-        return failure(result, failed) if failed else result
+    def join(items: Any) -> Any:
+        # A number is joined as its text: models join what a tool returned.
+        texts = [item if (text := number_text(item)) is None else text for item in items]
+        return _carried(found(texts), texts)
 
-    return carry
+    return join
+
+
+def percent(text: Any, values: Any) -> Any:
+    """``text % values``."""
+    parts = values.values() if isinstance(values, dict) else values
+    made = text % values
+    return _carried(made, parts if isinstance(values, tuple | dict) else [values])
+
+
+def _carried(made: Any, parts: Iterable[Any]) -> Any:
+    """What is made of `parts` is a failure if one of them is."""
+    failed = failed_in(parts)
+    return failure(made, failed) if failed else made
+
+
+def _made(function: Any) -> Any:
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return _carried(function(*args, **kwargs), (*args, *kwargs.values()))
+
+    return made
 
 
 def install(on_caught: Callable[[BaseException], None]) -> None:
     """`on_caught` is called with each exception that ``contextlib.suppress`` suppresses."""
-    for module, names, see in (
-        (re, PATTERN_METHODS, seen),
-        (builtins, ("callable", "id"), _arrived),
-        (operator, ("is_", "is_not"), seen),
+    patterns = {name: getattr(re, name) for name in PATTERN_METHODS}
+    for name, function in patterns.items():
+        setattr(re, name, _asked(function, patterns[_SEARCHES.get(name, name)]))
+    for name in _MADE:
+        setattr(re, name, _made(getattr(re, name)))
+    for module, name in (
+        (builtins, "callable"),
+        (builtins, "id"),
+        (operator, "is_"),
+        (operator, "is_not"),
     ):
-        for name in names:
-            setattr(module, name, _looking(getattr(module, name), see))
+        setattr(module, name, _arrived(getattr(module, name)))
     json.loads, json.dumps = _loads(json.loads), _dumps(json.dumps)
     suppress: Any = contextlib.suppress
     leave = suppress.__exit__
@@ -120,19 +156,33 @@ def install(on_caught: Callable[[BaseException], None]) -> None:
     suppress.__exit__ = leave_noted
 
 
-def _looking(function: Any, see: Callable[[Any], Any]) -> Any:
+def _asked(function: Any, question: Any) -> Any:
+    """A pattern's method: a match is a look, unless the pattern matches every text."""
+
     @functools.wraps(function)
-    def looking(*args: Any, **kwargs: Any) -> Any:
-        for value in (*args, *kwargs.values()):
-            see(value)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        values = (*map(arrived, args), *map(arrived, kwargs.values()))
+        for failed in filter(is_failed, values):
+
+            def asked(value: Any, failed: Any = failed) -> Any:
+                return question(
+                    *(value if one is failed else one for one in args),
+                    **{key: value if one is failed else one for key, one in kwargs.items()},
+                )
+
+            if answers(asked, failed):
+                seen(failed)
         return function(*args, **kwargs)
 
-    return looking
+    return ask
 
 
-def _arrived(value: Any) -> None:
-    if is_unknown(value):
-        WATCH.look()
+def _arrived(function: Any) -> Any:
+    @functools.wraps(function)
+    def of_arrived(*args: Any, **kwargs: Any) -> Any:
+        return function(*map(arrived, args), **kwargs)
+
+    return of_arrived
 
 
 def _loads(loads: Any) -> Any:
@@ -141,8 +191,9 @@ def _loads(loads: Any) -> Any:
     @functools.wraps(loads)
     def loads_again(text: Any, *args: Any, **kwargs: Any) -> Any:
         if is_failed(text):
-            seen(text)
-            value = loads(plain_text(text), *args, **kwargs) if isinstance(text, str) else text
+            value = text
+            if isinstance(text, str):
+                value = converted(lambda plain: loads(plain, *args, **kwargs), text)
             return failure(value, text.failed)
         if not is_unknown(text):
             text = text if (written := written_text(text)) is None else written
@@ -154,7 +205,8 @@ def _loads(loads: Any) -> Any:
 def _dumps(dumps: Any) -> Any:
     @functools.wraps(dumps)
     def dumps_carrying(value: Any, *args: Any, **kwargs: Any) -> Any:
+        failed = frozenset(passed_failures(value))
         text = dumps(value, *args, **kwargs)
-        return failure(text, value.failed) if is_failed(value) else text
+        return failure(text, failed) if failed else text
 
     return dumps_carrying

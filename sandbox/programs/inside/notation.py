@@ -1,8 +1,12 @@
 """Results as values that remember how the tool wrote them.
 
-``1.10`` is a number that prints as ``1.10`` and that a string parameter gets as ``1.10``; an object or array
-prints as its text, and answers the methods of its text, so that ``r[0].upper()`` works on a text that
-happens to be JSON.
+``1.10`` is a number that prints as ``1.10``, equals ``"1.10"``, and that a string parameter gets as ``1.10``.
+An object or array prints as its text. All answer the methods of their text, so that ``run("wc -l").strip()``
+and ``r[0].upper()`` work on a text that happens to be JSON. But a number is no sequence: code that takes its
+arguments apart by their type (flatten) would find digits in it.
+
+Only the value that the host made has a notation. What a program makes of its type (``type(x)(y)``, ``mean``),
+copies or pickles is of the base type.
 """
 
 from __future__ import annotations
@@ -20,33 +24,35 @@ _WIDTH = re.compile(r"(.?[<>^])?[1-9][0-9]*")
 """A format that only pads, as numbers are padded."""
 
 
-def _text_methods(base: Any) -> dict[str, Any]:
-    """Methods of a value that lets it pass for its text where a program treats it so."""
+def _base_methods(base: Any) -> dict[str, Any]:
+    """What a program makes of the type, or copies, is of the base type."""
 
     def find(self: Any, name: str) -> Any:
+        """A method of its text, for a value that a program treats as text."""
         if name.startswith("_") or not hasattr(str, name):
             raise AttributeError(f"{base.__name__!r} object has no attribute {name!r}")
         return getattr(self.text, name)
 
+    return {
+        "like": base,
+        "__getattr__": find,
+        "__new__": lambda cls, *args, **kwargs: base(*args, **kwargs),  # noqa: ARG005
+        "__reduce_ex__": lambda self, protocol: (base, (base(self),)),  # noqa: ARG005
+        "__hash__": base.__hash__,
+    }
+
+
+def _text_operators(base: Any) -> dict[str, Any]:
     def added(self: Any, other: Any) -> Any:
         return self.text + other if isinstance(other, str) else base.__add__(self, other)
 
     def added_to(self: Any, other: Any) -> Any:
-        if isinstance(other, str):
-            return other + self.text
-        add: Any = getattr(base, "__radd__", None)
-        return add(self, other) if add else NotImplemented
+        return other + self.text if isinstance(other, str) else NotImplemented
 
     def equals(self: Any, other: Any) -> Any:
         return self.text == other if isinstance(other, str) else base.__eq__(self, other)
 
-    methods = {
-        "__getattr__": find,
-        "__radd__": added_to,
-        "__eq__": equals,
-        "__hash__": base.__hash__,
-    }
-    return {"like": base, **methods} | ({"__add__": added} if base is not dict else {})
+    return {"__radd__": added_to, "__eq__": equals} | ({"__add__": added} if base is list else {})
 
 
 def _number(base: Any) -> Any:
@@ -65,15 +71,8 @@ def _number(base: Any) -> Any:
             is_text = not (_is_plain(self) and _is_plain(other))
         return self.text == theirs if is_text else base.__eq__(self, other)
 
-    shown = {"__str__": written, "__repr__": written, "__format__": written}
-    sequence = {
-        "__eq__": equals,
-        "__len__": lambda self: len(self.text),
-        "__iter__": lambda self: iter(self.text),
-        "__getitem__": lambda self, place: self.text[place],
-        "__contains__": lambda self, text: text in self.text,
-    }
-    return type(base.__name__, (base,), _text_methods(base) | shown | sequence)
+    shown = {"__str__": written, "__repr__": written, "__format__": written, "__eq__": equals}
+    return type(base.__name__, (base,), _base_methods(base) | shown)
 
 
 def _object(base: Any) -> Any:
@@ -93,7 +92,7 @@ def _object(base: Any) -> Any:
         return base.__contains__(self, item) or (has_words and item in self.text)
 
     methods = {"__str__": written, "__getitem__": item, "__contains__": contains}
-    return type(base.__name__, (base,), _text_methods(base) | methods)
+    return type(base.__name__, (base,), _base_methods(base) | _text_operators(base) | methods)
 
 
 def _is_plain(number: Any) -> bool:
@@ -105,7 +104,7 @@ _TYPES: dict[Any, Any] = {
     float: _number(float),
     dict: _object(dict),
     list: _object(list),
-    str: type("str", (str,), {"like": str}),
+    str: type("str", (str,), _base_methods(str)),
 }
 _WRITTEN = frozenset(_TYPES.values())
 
@@ -125,7 +124,9 @@ def result(text: str, *, as_text: bool = False) -> Any:
         return text
     if type(value) not in _TYPES or value is text:
         return value
-    written = _TYPES[type(value)](value)
+    base: Any = type(value)
+    written = base.__new__(_TYPES[base], value)  # a call of the type makes a value of the base type
+    base.__init__(written, value)
     written.text = text
     return written
 

@@ -5,10 +5,19 @@ there and then, without an exception that a handler of the program could swallow
 it on are no looks. C code that tests a type without asking raises instead (`run` watches for that), and
 `asking` wraps what asks without a slot.
 
-A failure is a text or an object that carries the positions of the calls that failed. Looking at it (a
-comparison, ``in``, truth, a key, ``find`` and ``startswith``, a conversion) notes the positions in
-`Watch.looked`; texts and slices made of it carry them on. So the host can compare: which failures has the
-program not looked at?
+A failure is a text or an object that carries the positions of the calls that failed; what is cut from it or
+made of it carries them on. The program has looked at a failure when the failure answered it, in one of three
+ways; `Watch.looked` notes the positions:
+
+* The program asked for something of its own, and the failure has it (`_QUESTIONS`, and the patterns of
+  `asking`): a text is found, a comparison is equal, a key is there, whatever its value. A negative answer is
+  no look, since every failure gives it: ``"ERROR" in log`` is false, ``t != "clean"`` is true.
+* A conversion raises.
+* A handler of the program catches it (`run.Run.caught`).
+
+Truth, order, length, hash and type are no questions: a failure answers them as any result does.
+
+What may never happen: a failure answers the program as a result, and a call is made from the answer.
 
 Does not know who ends a run, or why.
 """
@@ -16,9 +25,12 @@ Does not know who ends a run, or why.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NoReturn
+
+from sandbox.inside import values
+from sandbox.inside.values import ARRAYS, fields_of
 
 _SLOTS = """
     bool len iter next contains getitem setitem delitem eq ne lt le gt ge hash str repr format bytes int float
@@ -106,16 +118,16 @@ def must_have_succeeded(results: Iterable[Any]) -> None:
 # Failures
 
 
-class ToolError(RuntimeError):
-    """A call failed where the program has a handler for it. The message is the text of the failure."""
+class ToolError(values.ToolError):
+    """A call failed where the program has a handler for it. Its message carries the failure on."""
 
     failed: frozenset[int] = frozenset()
     raises = False
 
-    def __init__(self, failure: Any = "") -> None:
-        is_text = isinstance(failure, str)
-        super().__init__(plain_text(failure) if is_text else dict.__repr__(failure))
-        self.failed = getattr(failure, "failed", frozenset())
+    def __init__(self, failed: Any = "") -> None:
+        self.failed = getattr(failed, "failed", frozenset())
+        text = getattr(failed, "text", "") or str(failed)
+        super().__init__(failure(text, self.failed) if self.failed else text)
 
 
 def is_failed(value: Any) -> bool:
@@ -130,6 +142,9 @@ def failure(value: Any, failed: Iterable[int], *, raises: bool = False) -> Any:
         return value
     marked = FailedText(value) if isinstance(value, str) else FailedDict(value)
     marked.failed, marked.raises = frozenset(failed), raises
+    marked.text = getattr(value, "text", "")
+    # Keys that the program adds are no answers.
+    marked.sent = frozenset(value) if isinstance(value, dict) else ()
     return marked
 
 
@@ -138,18 +153,28 @@ def plain_text(text: str) -> str:
     return str.__str__(text)
 
 
+def _plain_dict(value: Any) -> dict[Any, Any]:
+    return dict(dict.items(value))  # not by its own keys(), which carry the failure
+
+
 def seen(value: Any) -> Any:
     """`value`, which the program looks at."""
-    if is_unknown(value):
-        WATCH.look()
+    arrived(value)
     if is_failed(value):
         WATCH.looked.update(value.failed)
     return value
 
 
-def seen_deep(value: Any, depth: int = 4) -> Any:
-    """`value`, with its parts, as ``match`` looks at it."""
-    seen(value)
+def arrived(value: Any) -> Any:
+    """`value`. The run ends if it is an unknown result."""
+    if is_unknown(value):
+        WATCH.look()
+    return value
+
+
+def arrived_deep(value: Any, depth: int = 4) -> Any:
+    """`value`. The run ends if a part of it that ``match`` may look at is an unknown result."""
+    arrived(value)
     if not depth:
         return value
     parts: Iterable[Any] = ()
@@ -160,7 +185,7 @@ def seen_deep(value: Any, depth: int = 4) -> Any:
     elif hasattr(type(value), "__match_args__") and hasattr(value, "__dict__"):
         parts = vars(value).values()
     for part in parts:
-        seen_deep(part, depth - 1)
+        arrived_deep(part, depth - 1)
     return value
 
 
@@ -169,35 +194,116 @@ def failed_in(values: Iterable[Any]) -> frozenset[int]:
     return frozenset().union(*(value.failed for value in values if is_failed(value)))
 
 
-_QUIET = frozenset(
-    "new init getattribute setattr delattr init_subclass subclasshook class dir class_getitem sizeof len"
-    " reduce reduce_ex getnewargs getstate doc dict encode".split()
-)
-"""Neither a look nor a text that carries the failure on."""
+def passed_failures(value: Any) -> Iterator[int]:
+    """The positions of the failed calls in an argument that JSON can hold, also in its parts."""
+    if is_failed(value):
+        yield from value.failed
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from passed_failures(pair)
+    elif isinstance(value, ARRAYS):
+        for item in value:
+            yield from passed_failures(item)
+    elif (fields := fields_of(value)) is not None:
+        yield from passed_failures(fields)
+
+
 _CARRIED = frozenset(
     """strip lstrip rstrip lower upper title capitalize casefold swapcase replace removeprefix removesuffix
-    expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format join
-    copy __add__ __mul__ __rmul__ __mod__ __rmod__ __or__ __repr__ __format__""".split()
+    expandtabs zfill ljust rjust center split rsplit splitlines partition rpartition translate format
+    format_map join popitem __add__ __mul__ __rmul__ __mod__ __rmod__ __repr__
+    __format__""".split()
 )
+"""Methods whose result is a failure, too."""
 
 
-def _looking(method: Any) -> Any:
-    return lambda self, *args, **kwargs: method(seen(self), *args, **kwargs)
+def _is_found(place: Any) -> bool:
+    return place is not None and place >= 0
+
+
+def _is_true(answer: Any) -> bool:
+    return answer is True
+
+
+_QUESTIONS: dict[type, dict[str, tuple[Any, Callable[[Any], bool]]]] = {
+    str: {
+        "__eq__": (str.__eq__, _is_true),
+        "__ne__": (str.__eq__, _is_true),
+        "__contains__": (str.__contains__, bool),
+        "startswith": (str.startswith, bool),
+        "endswith": (str.endswith, bool),
+        "count": (str.count, bool),
+        "find": (str.find, _is_found),
+        "index": (str.find, _is_found),
+        "rfind": (str.find, _is_found),
+        "rindex": (str.find, _is_found),
+    },
+    dict: {
+        "__eq__": (dict.__eq__, _is_true),
+        "__ne__": (dict.__eq__, _is_true),
+    }
+    | dict.fromkeys(
+        ("__contains__", "__getitem__", "get", "pop", "setdefault"),
+        (lambda failed, key, *_: dict.__contains__(failed, key) and key in failed.sent, bool),
+    ),
+}
+"""The methods that ask a failure for something: the question, and which of its answers are positive."""
+
+
+def answers(question: Callable[[Any], Any], failed: Any, is_positive: Any = bool) -> bool:
+    """Return True if a failure answers, and not merely as an empty value would: ``"" in t`` asks nothing."""
+    return bool(is_positive(question(failed)) and not is_positive(question(failed.like())))
+
+
+def _asking(method: Any, question: Any, is_positive: Callable[[Any], bool]) -> Any:
+    def ask(self: Any, *args: Any) -> Any:
+        # Two failures that are equal say nothing, nor does a key that the program has from the failure.
+        if failed_in(args):
+            bare = (plain_text(one) if isinstance(one, FailedText) else one for one in args)
+            return failure(method(self, *bare), self.failed)
+        is_answered = answers(lambda value: question(value, *args), self, is_positive)
+        answer = method(self, *args)
+        if is_answered:
+            seen(self)
+        return answer
+
+    return ask
+
+
+def _copied(value: Any, failed: Iterable[int], sent: Any) -> Any:
+    copy = failure(value, failed)
+    copy.sent = sent
+    return copy
 
 
 def _carrying(method: Any) -> Any:
     return lambda self, *args, **kwargs: failure(method(self, *args, **kwargs), self.failed)
 
 
+def converted(conversion: Callable[[Any], Any], text: Any) -> Any:
+    """A failed text as a number or the like. It is a look if that raises."""
+    try:
+        return conversion(plain_text(text))
+    except ValueError:
+        seen(text)
+        raise
+
+
 def _failed_type(base: type, **special: Any) -> Any:
-    methods = {
-        name: (_carrying if name in _CARRIED else _looking)(getattr(base, name))
-        for name in dir(base)
-        if name.strip("_") not in _QUIET and callable(getattr(base, name))
+    asking = {name: _asking(getattr(base, name), *row) for name, row in _QUESTIONS[base].items()}
+    bare: Any = plain_text if base is str else _plain_dict
+    carrying = {name: _carrying(getattr(base, name)) for name in _CARRIED if hasattr(base, name)}
+    own = {
+        "failed": frozenset(),
+        "raises": False,
+        "text": "",
+        "sent": (),
+        "like": base,
+        "__hash__": base.__hash__,
+        "__await__": _settle,
+        "__reduce_ex__": lambda self, _: (_copied, (bare(self), self.failed, self.sent)),
     }
-    own = {"failed": frozenset(), "raises": False, "like": base, "__await__": _settle}
-    truth = {"__bool__": lambda self: len(seen(self)) > 0}
-    return type(base.__name__, (base,), methods | own | truth | special)
+    return type(base.__name__, (base,), asking | carrying | own | special)
 
 
 def _characters(self: Any) -> Iterator[Any]:
@@ -214,14 +320,17 @@ FailedText: Any = _failed_type(
     __getitem__=_carrying(str.__getitem__),
     __iter__=_characters,
     __radd__=lambda self, other: failure(other + plain_text(self), self.failed),
-    __int__=lambda self: int(plain_text(seen(self))),
-    __float__=lambda self: float(plain_text(seen(self))),
+    __int__=lambda self: converted(int, self),
+    __float__=lambda self: converted(float, self),
 )
 FailedDict: Any = _failed_type(
     dict,
     __str__=_carrying(dict.__repr__),
     __iter__=_keys,
+    copy=lambda self: _copied(_plain_dict(self), self.failed, self.sent),
     keys=lambda self: [*self],
     values=lambda self: failure(list(dict.values(self)), self.failed),
     items=lambda self: failure(list(dict.items(self)), self.failed),
+    __or__=lambda self, other: dict(self.items()) | other,
+    __ror__=lambda self, other: other | dict(self.items()),
 )

@@ -2,11 +2,12 @@
 
 | in the program | becomes |
 |---|---|
-| ``a is b`` | ``_seen_(a) is _seen_(b)`` |
-| ``match a:`` | ``match _seen_deep_(a):`` |
+| ``a is b`` | ``_arrived_(a) is _arrived_(b)`` |
+| ``match a:`` | ``match _arrived_deep_(a):`` |
 | ``await a`` | ``await _awaitable_(a)`` |
 | ``f"{a:>9} b"`` | ``_text_((a, -1, ">9"), " b")`` |
 | ``re.search(p, a)``, ``"".join(a)`` | ``_attribute_(re, "search")(p, a)``, ``_attribute_("", "join")(a)`` |
+| ``s % (a, b)`` | ``_percent_(s, (a, b))`` |
 | ``d[a]`` | ``_item_(d, a)`` |
 | ``[f(a), g(b)]``, ``gather(f(a))`` | ``_together_(_begin_(1), [f(a), g(b)])``, ... |
 | ``except E:`` | its first line is ``_caught_()`` |
@@ -17,6 +18,7 @@ No pass asks where a value comes from.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import warnings
@@ -35,6 +37,8 @@ _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 _AWAITS = 0x80
 """inspect.CO_COROUTINE."""
+_ANNOTATIONS = __future__.annotations.compiler_flag
+"""The one future import that changes how Python 3 compiles later statements."""
 
 
 class _Rewrite(ast.NodeTransformer):
@@ -72,14 +76,20 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Match(self, node: ast.Match) -> Any:
         self.generic_visit(node)
-        node.subject = self._call("_seen_deep_", node.subject, node.subject)
+        node.subject = self._call("_arrived_deep_", node.subject, node.subject)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
         if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
-            node.left = self._call("_seen_", node.left, node.left)
-            node.comparators = [self._call("_seen_", one, one) for one in node.comparators]
+            node.left = self._call("_arrived_", node.left, node.left)
+            node.comparators = [self._call("_arrived_", one, one) for one in node.comparators]
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Mod) and isinstance(node.right, ast.Tuple | ast.Dict):
+            return self._call("_percent_", node, node.left, node.right)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
@@ -137,27 +147,32 @@ def _is_pure(node: ast.AST) -> bool:
     )
 
 
-def compiled(
-    source: str, first_line: int, places: Places
-) -> tuple[CodeType | None, CodeType | None]:
-    """A statement's code, and the code of the expression that ends it, if any. Adds its `places`.
+class Compiler:
+    """Compiles the statements of one program, each alone. A future import is for all after it."""
 
-    Raises SyntaxError, ValueError, RecursionError, MemoryError.
-    """
-    tree = ast.increment_lineno(ast.parse(source), first_line - 1)
-    places.read(tree)
-    tree = ast.fix_missing_locations(_Rewrite(places).visit(tree))
-    *_, last = tree.body or [None]
-    value = tree.body.pop() if isinstance(last, ast.Expr) else None
-    statements = _compile(tree, "exec") if tree.body else None
-    return statements, _compile(ast.Expression(value.value), "eval") if value else None
+    def __init__(self) -> None:
+        self.places = Places()
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
+    def compile(self, source: str, first_line: int) -> tuple[CodeType | None, CodeType | None]:
+        """A statement's code, and the code of the expression that ends it, if any. Adds its `places`.
 
-def _compile(tree: Any, mode: str) -> CodeType:
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    with warnings.catch_warnings(action="ignore"):  # its text is the program's output
-        code: CodeType = compile(tree, FILE, mode, flags=flags, dont_inherit=True)
-    return code
+        Raises SyntaxError, ValueError, RecursionError, MemoryError.
+        """
+        tree = ast.increment_lineno(ast.parse(source), first_line - 1)
+        self.places.read(tree)
+        tree = ast.fix_missing_locations(_Rewrite(self.places).visit(tree))
+        *_, last = tree.body or [None]
+        value = tree.body.pop() if isinstance(last, ast.Expr) else None
+        statements = self._compile(tree, "exec") if tree.body else None
+        if statements is not None:
+            self._flags |= statements.co_flags & _ANNOTATIONS
+        return statements, self._compile(ast.Expression(value.value), "eval") if value else None
+
+    def _compile(self, tree: Any, mode: str) -> CodeType:
+        with warnings.catch_warnings(action="ignore"):  # its text is the program's output
+            code: CodeType = compile(tree, FILE, mode, flags=self._flags, dont_inherit=True)
+        return code
 
 
 def awaits(code: CodeType) -> bool:

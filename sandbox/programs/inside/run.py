@@ -3,7 +3,7 @@
 The messages are JSON objects (`channel`). The host sends first
 
     {"recorded": [{"key", "text", "failure", "as_text"}, ...], "tools": [name, ...], "preamble": source,
-     "seed": n, "output": characters}
+     "seed": n}
 
 then, in turn with the child's answers,
 
@@ -12,15 +12,15 @@ then, in turn with the child's answers,
 
 and the child sends, each with the `replayed` calls since its last message ([line, batch] of each),
 
-    {"call": name, "args", "kwargs", "texts", "key", "batch", "line", "unlooked", "skipped"}
+    {"call": name, "args", "kwargs", "texts", "key", "batch", "line", "unlooked", "passed", "skipped"}
     {"ready": true, "output", "value", "unlooked"}
     {"end": "waits" | "finished" | "raised" | "limit", "output", "error", "message", "line", "unlooked"}
 
 A run is a replay: a recorded call is answered here if the program passes the same as before (`key`, a
 digest). Its ``text`` is null until its result has arrived: then the program gets an `Unknown`, and the run
 ends where the program looks at it. Order, binding, limits and the decision about failures are the host's;
-the child tells facts: the batch, the failures that were not looked at, whether printing skipped a look. A
-child that lies can make a valid call, never an invalid one.
+the child tells facts: the batch, the failures that were not looked at, which of them an argument carries
+(`passed`), whether printing skipped a look. A child that lies can make a valid call, never an invalid one.
 
 A failed call raises ToolError where a handler would catch it (`places`). So a call under such a handler
 waits for its result: in a batch at the end of the batch, in a task where it is awaited, elsewhere
@@ -46,26 +46,30 @@ from sandbox.programs.inside import asking, channel, clock, loop
 from sandbox.programs.inside.c_code import is_caused_by_unknown
 from sandbox.programs.inside.digests import digest
 from sandbox.programs.inside.notation import result, texts_in
-from sandbox.programs.inside.places import FILE, Places
+from sandbox.programs.inside.places import FILE
 from sandbox.programs.inside.results import (
     WATCH,
     ToolError,
+    arrived,
+    arrived_deep,
     failed_in,
     failure,
     is_failed,
     is_unknown,
     must_have_succeeded,
+    passed_failures,
     plain_text,
     seen,
-    seen_deep,
     unknown,
 )
-from sandbox.programs.inside.rewrite import awaits, compiled
+from sandbox.programs.inside.rewrite import Compiler, awaits
 
 _MAX_MESSAGE = 2_000
 """Characters of an exception's message."""
-_MAX_TEXT = 100_000
-"""Characters of output, and of the last expression's value."""
+_PART = 50_000
+"""Characters of the beginning of the output, of its end, and of the last expression's value."""
+_MAX_PRINTED = 16 << 20
+"""Characters that a program may print: they are counted, and only the two parts are stored."""
 _CONVERSIONS: dict[int, Callable[[Any], Any]] = {
     -1: lambda value: value,
     115: str,
@@ -83,17 +87,33 @@ class Returned(BaseException):
     """``return`` outside functions."""
 
 
-class _Output(io.StringIO):
-    def __init__(self, most: int, on_flood: Callable[[], NoReturn]) -> None:
+class Output(io.TextIOBase):
+    """Stores the first and the last `_PART` characters of what is written."""
+
+    def __init__(self, on_flood: Callable[[], NoReturn]) -> None:
         super().__init__()
-        self._remaining = most
         self._on_flood = on_flood
+        self._written = 0
+        self._head, self._tail = io.StringIO(), io.StringIO()
 
     def write(self, text: str, /) -> int:
-        self._remaining -= len(text)
-        if self._remaining < 0:
+        text = str(text)
+        room = max(0, _PART - self._written)
+        self._written += len(text)
+        if self._written > _MAX_PRINTED:
             self._on_flood()
-        return super().write(text)
+        self._head.write(text[:room])
+        self._tail.write(text[room:][-_PART:])
+        if self._tail.tell() > 2 * _PART:
+            end = self._tail.getvalue()[-_PART:]
+            self._tail = io.StringIO()
+            self._tail.write(end)
+        return len(text)
+
+    def text(self) -> str:
+        head, tail = self._head.getvalue(), self._tail.getvalue()[-_PART:]
+        cut = self._written - len(head) - len(tail)
+        return f"{head}\n... [{cut:,} characters omitted] ...\n{tail}" if cut else head + tail
 
 
 class Run:
@@ -109,14 +129,15 @@ class Run:
         self._quiet = 0
         """How many expressions are evaluated whose looks only lose output."""
         self._skipped = False
-        self._places = Places()
+        self._compiler = Compiler()
+        self._places = self._compiler.places
         self._evaluations: Counter[int] = Counter()
         self._batches: dict[Hashable, int] = {}
         self._members: dict[int, list[tuple[bool, Any]]] = {}
         """The results of the open evaluation of each display: (a handler would catch a failure, value)."""
         self._runner = asyncio.Runner()
         self._value: Any = None
-        self._output = _Output(opening["output"], lambda: self._end("limit", message="output"))
+        self._output = Output(lambda: self._end("limit", message="output"))
         WATCH.look = self._look
         WATCH.is_handled = lambda frame: bool(self._places.handler_of(frame, ToolError))
         clock.set_seed(opening["seed"])
@@ -130,13 +151,14 @@ class Run:
             quit=sys.exit,
             _Returned_=Returned,
             _attribute_=asking.attribute,
+            _arrived_=arrived,
+            _arrived_deep_=arrived_deep,
             _awaitable_=loop.awaitable,
             _begin_=self._begin,
             _caught_=self.caught,
             _item_=asking.item,
+            _percent_=asking.percent,
             _quiet_=self._evaluate_quietly,
-            _seen_=seen,
-            _seen_deep_=seen_deep,
             _text_=self._text,
             _together_=self._together,
         )
@@ -171,7 +193,9 @@ class Run:
         else:
             call = {"call": name, "args": passed[0], "kwargs": passed[1], "texts": texts}
             facts = {"key": key, "batch": batch, "line": line, "skipped": self._skipped}
-            self._send(**call, **facts, unlooked=self._unlooked())
+            unlooked = self._unlooked()
+            passed_on = {*passed_failures([args, kwargs])} if unlooked else set()
+            self._send(**call, **facts, unlooked=unlooked, passed=sorted(passed_on & {*unlooked}))
             self._recorded[position : position + 1] = [channel.receive()]
         value = self._result(position, is_handled=bool(handler))
         if loop.in_task() and self._places.is_passed_on(frame, handler):
@@ -315,7 +339,7 @@ class Run:
         self._value = None
         try:
             sys.settrace(None)  # not through the rewrite
-            statements, value = compiled(source, first_line, self._places)
+            statements, value = self._compiler.compile(source, first_line)
             if self._pending:
                 self._watch_c_code()
             if statements is not None:
@@ -357,8 +381,8 @@ class Run:
             text = object.__repr__(value)
         finally:
             self._quiet -= 1
-        shown = None if text is None else _sendable(text)
-        return {"output": _sendable(self._output.getvalue()), "value": shown}
+        shown = None if text is None else _sendable(text[:_PART])
+        return {"output": _sendable(self._output.text()), "value": shown}
 
     def _end(
         self, status: str, *, error: BaseException | None = None, message: str = ""
@@ -407,13 +431,14 @@ def _described(error: BaseException) -> dict[str, Any]:
         message = ""
     if isinstance(error, SyntaxError):
         message = error.msg or message
-    line = lines[-1] if lines else getattr(error, "lineno", None)
+        lines = lines or [error.lineno or 1]
+    line = lines[-1] if lines else None
     return {"error": type(error).__name__, "message": _sendable(message), "line": line}
 
 
 def _sendable(text: str) -> str:
-    """`text` without lone surrogates, which JSON for others cannot hold, and not longer than output."""
-    return text[:_MAX_TEXT].encode(errors="replace").decode()
+    """`text` without lone surrogates, which JSON for others cannot hold."""
+    return text.encode(errors="replace").decode()
 
 
 _current: list[Run] = []

@@ -21,6 +21,7 @@ from sandbox.programs.server_process import ServerProcess
 from sandbox.programs.slots import RunningSlots
 from tests.support.children import run
 from tests.support.native_code import LIMITS, PRELUDE, launch, server
+from tests.support.processes import wait_until
 
 QUICK = Limits(seconds=1.0, memory=LIMITS.memory)
 
@@ -257,6 +258,19 @@ def test_a_kill_ends_the_wait_for_a_slot() -> None:
             with pytest.raises(SandboxError):
                 waiting.ask({"code": "value = 1"})
     programs.close()
+
+
+def test_a_program_that_waits_for_the_host_does_not_compute() -> None:
+    with server() as (programs, process), programs.open() as child:
+        assert child.ask({"code": "value = 1"}) == {"value": 1}
+        pid = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().strip()
+        assert child.rest()
+        wait_until(
+            lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        )
+        assert child.ask({"code": "value = 2"}) == {"value": 2}
+        assert child.rest()
+        child.kill()
 
 
 def test_a_program_that_has_ended_does_not_wait_for_a_slot() -> None:

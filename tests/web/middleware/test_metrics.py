@@ -89,12 +89,10 @@ def test_tokens_are_counted_by_listed_model_and_named_client(
     before = samples(proxy, OPERATOR)
     headers = {"authorization": f"Bearer {key}"}
     _, _, listed = send(f"{proxy}/v1/models", None, headers)
-    upstream.default = "```tool_code\nget_weather(1, 2)\n```"
-    status, _, _ = send(
-        f"{proxy}/v1/chat/completions",
-        {**CHAT, "model": listed["data"][0]["id"], "tools": [WEATHER]},
-        headers,
-    )
+    for wrong in range(4):
+        upstream.reply(f"```tool_code\nget_weather(1, {wrong})\n```")
+    asked = {"model": listed["data"][0]["id"], "tools": [WEATHER], "tool_choice": "required"}
+    status, _, _ = send(f"{proxy}/v1/chat/completions", {**CHAT, **asked}, headers)
     assert status == 502
     labels = f'client="ann",direction="out",model="{listed["data"][0]["id"]}"'
     wait_until(
