@@ -153,7 +153,14 @@ class Answerer:
             saved = self.fingerprints.find_program(messages)
         if saved is None or (not has_results and is_superseded(messages, saved.ids)):
             return None  # it has ended, and the model has answered
-        return resume(driver, saved, messages, self.request.client)
+        with translate_sandbox_errors():
+            return resume(
+                driver,
+                saved,
+                messages,
+                self.request.client,
+                drops_if_busy=self.request.is_continued,
+            )
 
     def _ask_model(
         self, driver: Driver, session: InterpreterSession | None, ended: EndedProgram | None

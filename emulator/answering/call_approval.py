@@ -1,7 +1,7 @@
 """A hosted call that waits until a person approves it in the inspector, as cells do: see `Approvals`.
 
 For fronts that cannot ask the client. The call's future exists from the beginning, so the answer waits for it
-as for a running call: it may be cancelled, and has the answer's deadline.
+as for a running call: it may be cancelled until it is approved, and has the answer's deadline.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ def _start(
         finally:
             approvals.remove(pending)
         if decision.approved:
+            # As a running call, an act cannot be cancelled any more.
+            if not tool.is_repeatable and not future.set_running_or_notify_cancel():
+                return
             call = tool.start(arguments)
             future.add_done_callback(lambda _: call.cancel())  # no effect after its end
             call.add_done_callback(finish)
@@ -58,7 +61,10 @@ def _start(
 
     def finish(call: Future[HostedResult]) -> None:
         with suppress(InvalidStateError, CancelledError):
-            future.set_result(call.result())
+            if (error := call.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(call.result())
 
     threading.Thread(target=copy_context().run, args=(run,), name="approval", daemon=True).start()
     return future

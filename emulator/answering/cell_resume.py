@@ -32,7 +32,7 @@ from emulator.programs.call_history import (
     unanswered_rounds,
 )
 from emulator.programs.ended import EndedProgram
-from emulator.programs.failures import Failure
+from emulator.programs.failures import FINAL, Failure
 from emulator.programs.saved import parse_result, report_dropped
 from emulator.reply.reply_cell import PREFIX, run_events
 from emulator.reply.verdicts import CellResult, FinalReply
@@ -68,7 +68,11 @@ def resume_cell(
     cell = PREFIX + waiting.key
     results = results_of(messages, waiting.calls)
     failures = failures_of(messages, waiting.calls)
-    refused = [key for key, failure in failures.items() if failure is Failure.REFUSED]
+    refused = {
+        key: FINAL[failure].format(f"{waiting.calls[key].name}()")
+        for key, failure in failures.items()
+        if failure in FINAL
+    }
     missing = [key for key in waiting.calls if key not in results]
     if missing:
         if refused or unanswered_rounds(messages, waiting.calls.keys()) >= MAX_UNANSWERED_ROUNDS:

@@ -11,9 +11,10 @@ replay and transcripts are those of a client's calls.
 
 What may never happen:
 
-* A hosted call is made twice: every later replay has its result in the history, if not from the client then
-  from `history`.
-* A call outlives its answer: one that ends early, or is left by its client, cancels its calls.
+* An act is made twice: every later replay has its result in the history, if not from the client then
+  from the journal (`recorded_call`).
+* A call outlives its answer: one that ends early, or is left by its client, cancels its readers and waits
+  for its acts.
 * An answer goes on forever: calls are counted, and beyond the limit the model is asked without tools.
 
 Knows nothing of servers, prompts or wire formats.
@@ -21,12 +22,19 @@ Knows nothing of servers, prompts or wire formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from emulator.answering.call_approval import approved_first
 from emulator.answering.hosted_round import Round, result_message, visible_messages
+from emulator.answering.recorded_call import (
+    act_digest,
+    has_begun,
+    is_recorded,
+    recorded,
+    unknown_acts,
+)
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.running_calls import RunningCalls
 from emulator.conversation.answer_request import AnswerRequest
@@ -50,6 +58,7 @@ from emulator.core.events import (
     new_id,
 )
 from emulator.core.protocol import HistoryCall, Message
+from emulator.database import DatabaseFailed, Journal
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 from emulator.interpreter.approvals import Approvals
 from emulator.programs.call_history import parsed_call
@@ -71,6 +80,7 @@ class HostedCalls:
         self,
         request: AnswerRequest,
         approvals: Approvals | None,
+        journal: Journal | None,
         answer: Answer,
         until: float,
         close: Callable[[], None],
@@ -79,10 +89,14 @@ class HostedCalls:
         approve what the client does not."""
         self._request = request
         self._approvals = approvals
+        self._journal = journal
         self._answer = answer
         self._close = close
         self._history = request.history
-        self._running = RunningCalls(self._history, until)
+        self._until = until
+        self._running = RunningCalls(until)
+        self._unknown: Collection[tuple[str, bytes]] = ()
+        """The acts of the conversation whose outcome is unknown."""
         self._limit = min(_MAX_CALLS, request.chat.max_tool_calls or _MAX_CALLS)
         self._call_count = 0
         self._has_listed = False
@@ -98,7 +112,7 @@ class HostedCalls:
             with stop_on_disconnect(self._running.cancel):
                 yield from self._rounds()
         finally:
-            self._running.cancel()
+            self._running.close()
             self._close()
 
     def _rounds(self) -> Iterator[AnswerEvent]:
@@ -130,6 +144,7 @@ class HostedCalls:
 
     def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, Round]:
         done = Round()
+        self._unknown = unknown_acts(request.chat.messages)
         with closing(self._answer(request)) as events:
             for event in expand_relayed_chunks(request, events, unique_ids=True):
                 yield from self._running.advance()
@@ -175,13 +190,20 @@ class HostedCalls:
         yield event
 
     def _start(self, tool: HostedTool, call: ToolCall, done: Round) -> Iterator[AnswerEvent]:
-        if tool.needs_approval and self._request.asks_approval:
+        key = self._history.act_key(call)
+        asks = tool.needs_approval or (
+            not tool.is_repeatable and act_digest(call.name, call.arguments) in self._unknown
+        )
+        asks = asks and not has_begun(self._journal, key)
+        if asks and self._request.asks_approval:
             yield from self._end_suspended_cell()
+            self._note_asked(call)
             parts = (call.id, tool.server, tool.name, call.arguments, call.caller)
             yield ApprovalRequested(*parts)
             return
         done.run_here.append(call.id)
-        if not tool.needs_approval:
+        tool = recorded(tool, self._journal, key, self._until)
+        if not asks:
             yield from self._run(tool, call)
         elif self._approvals is None:
             text = f"{NOT_APPROVED}: this API has no way to ask the user."
@@ -205,9 +227,13 @@ class HostedCalls:
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
             known = known or HostedResult(text, is_error=True)
-        yield from self._running.add(
-            tool, call, known or self._history.results.get(call.id), approval_id
-        )
+        yield from self._running.add(tool, call, known, approval_id)
+
+    def _note_asked(self, call: ToolCall) -> None:
+        """Note that the id of an approval request is this proxy's own."""
+        if self._journal is not None:
+            with suppress(DatabaseFailed):  # then the id counts as the client's
+                self._journal.ask(self._history.asked_key(call))
 
     def _listings(self) -> Iterator[ToolsListed]:
         """After the first `UpstreamAccepted`: an earlier error has a status of its own."""
@@ -261,4 +287,8 @@ class HostedCalls:
             self._running.results[call.id] = HostedResult(str(error), is_error=True)
             return
         approved = ToolCall(call.id, name, bound, caller=call.caller or "")
+        key = self._history.asked_key(approved)
+        if not is_recorded(self._journal, key):
+            key = self._history.client_made_key(approved)
+        tool = recorded(tool, self._journal, key, self._until)
         yield from self._run(tool, approved, approval_id=call.id)

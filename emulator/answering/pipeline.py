@@ -49,8 +49,8 @@ from emulator.core.events import (
 )
 from emulator.core.part_cache import PartCache
 from emulator.core.protocol import ChatCompletionRequest
-from emulator.database import Documents
-from emulator.history import History, recall
+from emulator.database import Documents, Journal
+from emulator.history import History, Turns, current_turn, recall
 from emulator.hosted.hosted_tool import NO_HOSTED_TOOLS, HostedTools, ToolResolver
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.attachments import with_file_contents
@@ -99,6 +99,9 @@ class Pipeline:
     """Finds the tools that the proxy runs itself."""
     approvals: Approvals | None = None
     """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
+    journal: Journal | None = None
+    """The acts of hosted calls; without it a repeated request makes them again."""
+    turns: Turns | None = None
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
@@ -144,6 +147,7 @@ class Pipeline:
             hosted=hosted,
             deferred=deferred,
         )
+        history = replace(history, find_turn=self._turn_finder(client))
         request = replace(request, history=history, asks_approval=asks_approval)
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
@@ -170,6 +174,17 @@ class Pipeline:
         return replace(
             request, call_policy=replace(request.call_policy, programs=self.store is not None)
         )
+
+    def _turn_finder(self, client: str) -> Callable[[], str]:
+        """The turn of the current request. Raises `Unprocessable`, `StoreUnavailable`."""
+        asked = current_turn.get()
+        if self.turns is None or asked is None:
+            return str
+        if asked.idempotency_key:
+            name = self.turns.find(client, asked).name
+            return lambda: name
+        turns = self.turns  # a write, which few answers need
+        return lambda: turns.find(client, asked).name
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route
@@ -214,7 +229,8 @@ class Pipeline:
             return self._with_fallbacks(request, until)
         open_run = OpenRun(frozenset(tool.function_name for tool in request.hosted.tools))
         answer = partial(self._with_fallbacks, until=until, open_run=open_run)
-        return HostedCalls(request, self.approvals, answer, until, open_run.close).events()
+        calls = HostedCalls(request, self.approvals, self.journal, answer, until, open_run.close)
+        return calls.events()
 
     def _with_fallbacks(
         self, request: AnswerRequest, until: float, open_run: OpenRun | None = None

@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent import futures
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from emulator import traces
-from emulator.core import metrics
+from emulator.answering.recorded_call import unknown_outcome
+from emulator.core import client_disconnect, metrics
 from emulator.core.client_disconnect import has_disconnected
 from emulator.core.errors import ClientDisconnected
 from emulator.core.events import AnswerEvent, HostedCallFinished, HostedCallStarted, ToolCall
-from emulator.history import History
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 
+_LATE = "The call did not end before the answer's deadline."
+_LOOK_SECONDS = 1.0
 MAX_CONCURRENT = 16
 """Calls of one answer that run at the same time; the others wait."""
 
@@ -31,9 +34,8 @@ class _Running(NamedTuple):
 class RunningCalls:
     """One thread starts calls and takes their results; any thread may `cancel` them."""
 
-    def __init__(self, history: History, until: float) -> None:
+    def __init__(self, until: float) -> None:
         """``until`` is the answer's deadline (monotonic)."""
-        self._history = history
         self._until = until
         self._waiting: deque[tuple[HostedTool, ToolCall, str | None]] = deque()
         self._running: dict[str, _Running] = {}
@@ -64,7 +66,8 @@ class RunningCalls:
             yield from self._end(self._ended.get())
 
     def wait(self) -> Iterator[AnswerEvent]:
-        """Report all calls as they end. Those that have not ended by the answer's deadline fail.
+        """Report all calls as they end. Those that have not ended by the answer's deadline fail; the outcome
+        of an act among them is unknown.
 
         Raises `ClientDisconnected`.
         """
@@ -73,23 +76,37 @@ class RunningCalls:
                 key = self._ended.get(timeout=max(0.0, self._until - time.monotonic()))
             except Empty:
                 self.cancel()
-                late = HostedResult("The call did not end before the answer's deadline.", True)
                 for tool, call, approval_id in self._waiting:
                     yield from _started(tool, call, approval_id)
-                running = [(key, one.tool) for key, one in self._running.items()]
-                for key, tool in [*running, *((call.id, tool) for tool, call, _ in self._waiting)]:
-                    self.results[key] = late
-                    yield from _finished(tool, key, late)
+                running = [
+                    (key, one.tool, one.future.running()) for key, one in self._running.items()
+                ]
+                waiting = [(call.id, tool, False) for tool, call, _ in self._waiting]
+                for key, tool, acts in [*running, *waiting]:
+                    self.results[key] = (
+                        unknown_outcome(_LATE) if acts else HostedResult(_LATE, True)
+                    )
+                    yield from _finished(tool, key, self.results[key])
                 self._running.clear()
                 self._waiting.clear()
             else:
                 yield from self._end(key)
 
     def cancel(self) -> None:
-        """Cancel all calls. Safe to call twice, and from any thread."""
+        """Cancel all calls but acts that have begun. Safe to call twice, and from any thread."""
         for running in list(self._running.values()):
             running.future.cancel()
         self._ended.put("")
+
+    def close(self) -> None:
+        """Cancel all calls, and wait until acts that have begun end: so they keep their client's place."""
+        self.cancel()
+        acts = [one.future for one in self._running.values() if one.future.running()]
+        while (
+            remaining := self._until - time.monotonic()
+        ) > 0 and not client_disconnect.is_ending():
+            if not futures.wait(acts, min(remaining, _LOOK_SECONDS)).not_done:
+                break
 
     def _start(
         self, tool: HostedTool, call: ToolCall, approval_id: str | None
@@ -113,7 +130,6 @@ class RunningCalls:
         result = cancelled if future.cancelled() else future.result()
         metrics.HOSTED_CALLS.labels(tool.kind, "failed" if result.is_error else "ran").inc()
         traces.record_span(f"{tool.kind} {tool.server}.{tool.name}"[:100], began)
-        self._history.save_result(key, result)
         self.results[key] = result
         yield from _finished(tool, key, result)
         if self._waiting:

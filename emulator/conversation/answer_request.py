@@ -76,6 +76,8 @@ class AnswerRequest:
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
     longest_prompt: int = 0
     """Tokens of the first prompt above which the answer is `PromptTooLong`; 0: any length."""
+    is_continued: bool = False
+    """A part of the answer was made: an error has no status of its own any more."""
     shows_hosted: bool = False
     """The client sends back the hosted calls and cells of earlier answers, with their results."""
 
@@ -126,7 +128,8 @@ class AnswerRequest:
 
     def continued(self, messages: Sequence[Message]) -> AnswerRequest:
         """The request after a hosted call and its result, which end ``messages``. A required call is made."""
-        later = replace(self.with_messages([*self.chat.messages, *messages]), longest_prompt=0)
+        whole = self.with_messages([*self.chat.messages, *messages])
+        later = replace(whole, longest_prompt=0, is_continued=True)
         calls = [call.function for message in messages for call in message.tool_calls or ()]
         search = self.deferred.search if self.deferred else None
         has_searched_only = all(call is not None and call.name == search for call in calls)

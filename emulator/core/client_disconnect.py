@@ -80,6 +80,12 @@ def has_disconnected() -> bool:
     return disconnect is not None and disconnect.happened
 
 
+def is_ending() -> bool:
+    """Return True if the proxy itself ends the current request."""
+    disconnect = current.get()
+    return disconnect is not None and disconnect.error is not None
+
+
 class _Lock(Protocol):
     def acquire(self, *, timeout: float) -> bool: ...
 

@@ -120,6 +120,10 @@ class ClientKeys:
         """Return the grant of ``key``, or None if the key is unknown."""
         return self._grants.get(hashed(key))
 
+    @property
+    def count(self) -> int:
+        return len(self._grants)
+
     def reload(self) -> None:
         """Read the file again. An invalid file changes nothing and is logged."""
         with self._reading:

@@ -135,6 +135,14 @@ class FailedDependency(EmulatorError):
         self.code = self.code or "http_error"
 
 
+class Unprocessable(EmulatorError):
+    """The request contradicts an earlier one (draft-ietf-httpapi-idempotency-key-header, 2.7)."""
+
+    status = 422
+    type = "invalid_request_error"
+    retryable = False
+
+
 class RateLimited(EmulatorError):
     """The client sent too many requests; ``retry-after`` says when to retry."""
 

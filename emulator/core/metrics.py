@@ -106,6 +106,10 @@ TURNS_SAVED = Counter(
 PROGRAMS_DROPPED = Counter(
     "emulator_programs_dropped", "Suspended programs that were not resumed", ["reason"]
 )
+NOT_STORED = Counter(
+    "emulator_responses_not_stored",
+    "Responses that their clients wanted stored, and that could not be",
+)
 HOSTED_CALLS = Counter(
     "emulator_hosted_calls",
     "Calls of tools that the proxy runs itself, by kind (mcp, web_search, shell) and outcome: ran, failed",

@@ -1,7 +1,9 @@
 """The database: rows that outlive a request, and state that all processes of a proxy share.
 
     documents     values of one type under keys, which expire: responses, programs, the history
-    acts          what waits for a decision: the first one counts, and is taken before anything is done
+    journal       acts: each is a row before it is made, and then its result
+    acts          rows of the journal that wait for a decision: the first one counts, and is taken before
+                  anything is done
     leases        a limited number of holders of a name; a holder that dies loses its lease
     slots         the same, of holders that outlive their process
     counters      open requests, requests per minute, tokens per minute and day
@@ -32,6 +34,7 @@ from emulator.database.database import (
     database_failures,
 )
 from emulator.database.documents import MAX_VALUE_BYTES, Documents
+from emulator.database.journal import Journal, JournalEntry
 from emulator.database.leases import LEASE_SECONDS, Lease, Leases, LeaseTaken
 from emulator.database.opening import open_database
 from emulator.database.slots import Slots
@@ -44,6 +47,8 @@ __all__ = [
     "Database",
     "DatabaseFailed",
     "Documents",
+    "Journal",
+    "JournalEntry",
     "Lease",
     "LeaseTaken",
     "Leases",

@@ -13,8 +13,8 @@ decision is taken; a process reports that its decision counts before it is taken
 although it was taken. Therefore taking is one statement, a decision is withdrawn only while it is not taken,
 and the row of a taken decision is removed only when no process can wait for it any longer.
 
-Every statement names the owner. Each may run twice with the same result, because a lost connection leaves
-unknown whether it ran: so each decision has bytes of its own.
+The rows are those of the journal (`journal`). Every statement names the owner. Each may run twice with the
+same result, because a lost connection leaves unknown whether it ran: so each decision has bytes of its own.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ ACT_SECONDS = 10.0
 """Longer than a process stops using a database that has failed."""
 _REMOVED_SECONDS = 60.0
 """Much longer than a process waits until its decision is taken."""
-TABLES = (
-    (
-        "CREATE TABLE IF NOT EXISTS acts (id TEXT PRIMARY KEY, owner TEXT NOT NULL, code TEXT NOT NULL, "
-        "since DOUBLE PRECISION NOT NULL, renewed DOUBLE PRECISION NOT NULL, decision BYTEA, "
-        "taken BOOLEAN NOT NULL)"
-    ),
-    "CREATE INDEX IF NOT EXISTS acts_owner ON acts (owner)",
-)
-_THIS = "id = :id AND owner = :owner"
+_DECISIONS = "state IN ('pending', 'decided', 'taken')"
+_THIS = f"id = :id AND owner = :owner AND {_DECISIONS}"
 _TAKE = (
-    "UPDATE acts SET renewed = :now, decision = coalesce(decision, :own), "
-    f"taken = coalesce(decision, :own) IS NOT NULL WHERE {_THIS} RETURNING decision"
+    "UPDATE journal SET changed = :now, value = coalesce(value, :own), "
+    "state = CASE WHEN coalesce(value, :own) IS NULL THEN 'pending' ELSE 'taken' END "
+    f"WHERE {_THIS} RETURNING value"
 )
 _ADD = (
-    "INSERT INTO acts (id, owner, code, since, renewed, decision, taken) "
-    "VALUES (:id, :owner, :code, :since, :now, :own, :taken) ON CONFLICT (id) DO NOTHING"
+    "INSERT INTO journal (id, owner, code, since, changed, value, state) "
+    "VALUES (:id, :owner, :code, :since, :now, :own, :state) ON CONFLICT (id) DO NOTHING"
 )
 _PENDING = (
-    "SELECT id, code, since FROM acts WHERE owner = :owner AND decision IS NULL AND renewed > :old"
+    "SELECT id, code, since FROM journal "
+    "WHERE owner = :owner AND state = 'pending' AND changed > :old"
 )
 _DECIDE = (
-    f"UPDATE acts SET decision = :decision WHERE {_THIS} AND renewed > :old "
-    "AND (decision IS NULL OR decision = :decision) RETURNING code, since"
+    "UPDATE journal SET value = :decision, "
+    "state = CASE WHEN state = 'taken' THEN 'taken' ELSE 'decided' END "
+    f"WHERE {_THIS} AND changed > :old AND (value IS NULL OR value = :decision) RETURNING code, since"
 )
-_WITHDRAW = f"UPDATE acts SET decision = NULL WHERE {_THIS} AND decision = :decision AND NOT taken"
-_IS_TAKEN = f"SELECT 1 FROM acts WHERE {_THIS} AND decision = :decision AND taken"
+_WITHDRAW = (
+    "UPDATE journal SET value = NULL, state = 'pending' "
+    f"WHERE {_THIS} AND value = :decision AND state = 'decided'"
+)
+_IS_TAKEN = f"SELECT 1 FROM journal WHERE {_THIS} AND value = :decision AND state = 'taken'"
+_REMOVE = f"DELETE FROM journal WHERE {_THIS} AND state <> 'taken'"
+_SWEEP = f"DELETE FROM journal WHERE {_DECISIONS} AND changed < :old"
 
 
 class Acts:
@@ -74,7 +75,8 @@ class Acts:
         key = {"id": id_, "owner": owner, "own": own, "now": self._database.now()}
         for (decision,) in self._database.execute(_TAKE, key, writes=True).rows:
             return None if decision is None else bytes(decision)
-        self._database.run(_ADD, **key, code=code, since=since, taken=own is not None)
+        state = "pending" if own is None else "taken"
+        self._database.run(_ADD, **key, code=code, since=since, state=state)
         return own
 
     def pending(self, owner: str) -> list[tuple[str, str, float]]:
@@ -102,9 +104,9 @@ class Acts:
 
     def remove(self, owner: str, id_: str) -> None:
         """Remove an act that its process does not wait for any more, unless its decision was taken."""
-        self._database.run(f"DELETE FROM acts WHERE {_THIS} AND NOT taken", id=id_, owner=owner)
+        self._database.run(_REMOVE, id=id_, owner=owner)
 
     def sweep(self) -> None:
         """Remove the rows of dead processes, and of acts that were decided long ago."""
         old = self._database.now() - ACT_SECONDS - _REMOVED_SECONDS
-        self._database.run("DELETE FROM acts WHERE renewed < :old", old=old)
+        self._database.run(_SWEEP, old=old)

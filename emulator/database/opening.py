@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from emulator.database import acts, counters, documents, leases, slots
+from emulator.database import counters, documents, journal, leases, slots
 from emulator.database.database import Database, DatabaseFailed
 from emulator.database.postgres import Postgres
 from emulator.database.sqlite import MEMORY, SQLite
@@ -16,7 +16,14 @@ VERSION = "2"
 files, or in Redis."""
 _FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 """What is known of the database itself."""
-_TABLES = (_FACTS, *documents.TABLES, *leases.TABLES, *counters.TABLES, *acts.TABLES, *slots.TABLES)
+_TABLES = (
+    _FACTS,
+    *documents.TABLES,
+    *leases.TABLES,
+    *counters.TABLES,
+    *journal.TABLES,
+    *slots.TABLES,
+)
 _FORMER_KINDS = "'approval', 'kernel-slots'"
 """Kinds that only earlier versions write: nobody else removes them, and they have the code of clients."""
 

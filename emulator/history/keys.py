@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from emulator.core import json_codec
+from emulator.core.events import ToolCall
 from emulator.core.protocol import Message
-from emulator.programs.call_history import last_result, parsed_call
+from emulator.programs.call_history import parsed_call
 
 _FILE_LINK = re.compile(r"!?\[[\w ._-]*\]\([^\s()]*/v1/containers/\w+/files/\w+/content\)")
 """A link to a file of a cell, which the chat front adds to the words of an answer (`CodeAsText.links`)."""
@@ -36,21 +38,26 @@ class Keys:
         """The key of the program that waits for the result of ``call``, and of calls made with it."""
         return self.of("open", call[:-4])  # as `events.call_id` makes them
 
-    def results(self, messages: Sequence[Message]) -> list[str]:
-        """The keys of the hosted calls that the answer to ``messages`` may have made already.
+    def act(self, after: str, call: ToolCall) -> str:
+        """The key of a hosted call that was made after the result or approval with the id ``after``.
 
-        There are none if the same request would make other calls: a resumed program makes the same, and so
-        does the user's approval, but a model does not.
+        A repeated request has the same: a resumed program gives its calls the same ids.
         """
-        last = last_result(messages)
-        ends = [last.tool_call_id] if last.role == "tool" else []
-        decided = [message.tool_call_id for message in messages if message.approval is not None]
-        return [self.of("results", result) for result in dict.fromkeys(decided + ends) if result]
+        return self.of("act", after, call.id, *_written(call))
+
+    def act_of_turn(self, turn: str, call: ToolCall, made: Counter[tuple[str, str]]) -> str:
+        """The key of the next call of its kind in a turn; ``made`` counts them."""
+        made[written := _written(call)] += 1
+        return self.of("turn", turn, *written, str(made[written]))
 
     def of(self, kind: str, *names: str) -> str:
         # Call ids are no secret (clients show, log and share conversations): the client is part of the key.
         text = json_codec.dumps([self.client, *names])
         return f"{kind}:{hashlib.sha256(text).hexdigest()}"
+
+
+def _written(call: ToolCall) -> tuple[str, str]:
+    return call.name, json_codec.dumps(call.arguments, option=json_codec.SORTED).decode()
 
 
 class Walk:
@@ -65,6 +72,11 @@ class Walk:
         other = Walk(self._keys)
         vars(other).update(vars(self), _digest=self._digest.copy())
         return other
+
+    @property
+    def digest(self) -> str:
+        """Of the conversation so far."""
+        return self._digest.hexdigest()
 
     def pass_on(self, message: Message) -> tuple[str, bool] | None:
         """The key of an answer, and whether it has no key but the conversation; None for other messages."""
@@ -86,7 +98,7 @@ class Walk:
         if self._result:
             words = answer.memo("words", None, lambda: _squeezed(answer.text))
             return self._keys.of("answer", self._result, words), False
-        return f"answer:{self._digest.hexdigest()}", True
+        return f"answer:{self.digest}", True
 
 
 def canonical(message: Message) -> bytes:

@@ -6,7 +6,7 @@
 * A stored answer never changes. The same answer may be stored again by a repeated request.
 * If two conversations differ only in what their client cannot see, neither is recalled.
 * A store that fails means the history as the client has it. But it is an error if the answer may make hosted
-  calls that it has made already: none is made twice.
+  calls that it has made already: with another program they would have other keys in the journal.
 
 Knows nothing of prompts, tools or fronts.
 """
@@ -14,7 +14,8 @@ Knows nothing of prompts, tools or fronts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,11 +24,13 @@ import structlog
 
 from emulator.core import json_codec
 from emulator.core.errors import StoreUnavailable
+from emulator.core.events import ToolCall
 from emulator.core.protocol import ChatCompletionRequest, Message
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.history.keys import Keys, Walk
 from emulator.history.model_view import ModelView, model_view_of
-from emulator.hosted.hosted_tool import IMAGE, HostedResult
+from emulator.hosted.hosted_tool import IMAGE
+from emulator.programs.call_history import last_result
 from emulator.programs.saved import SavedProgram
 
 log = structlog.get_logger()
@@ -55,19 +58,27 @@ class History:
     """As the client sent them."""
     recalled: Sequence[Message] = ()
     """With the messages that the client lacks; each answer carries what the model saw of it."""
-    results: dict[str, HostedResult] = field(default_factory=dict)
-    """By call id: what hosted calls of this answer returned when the same request came before."""
+    find_turn: Callable[[], str] = str
+    """Returns the name of the request's turn, "" if the client does not say that it repeats requests."""
+    _turn: str | None = None
+    _made: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def save_result(self, call: str, result: HostedResult) -> None:
-        """Store the result of a hosted call before anything reads it."""
-        keys = self.keys.results(self.messages)
-        if keys:
-            self.results[call] = result
-            known = {
-                key: {"content": one.content, "is_error": one.is_error}
-                for key, one in self.results.items()
-            }
-            self._put({keys[-1]: _sealed(json_codec.dumps(known))})
+    def act_key(self, call: ToolCall) -> str | None:
+        """The journal's key of the answer's next hosted call; None if no request is known to repeat it."""
+        if after := _last_id(self.messages):
+            return self.keys.act(after, call)
+        if self._turn is None:
+            self._turn = self.find_turn()
+        return self.keys.act_of_turn(self._turn, call, self._made) if self._turn else None
+
+    def asked_key(self, call: ToolCall) -> str:
+        """The journal's key of a call that this proxy asks a person about."""
+        return self.keys.act(call.id, call)
+
+    def client_made_key(self, call: ToolCall) -> str:
+        """The journal's key of an approved call whose id the client may have chosen: two conversations may
+        have the same id."""
+        return self.keys.act(self.walk.digest, call)
 
     def append(self, messages: Sequence[Message], visible: Sequence[Message]) -> None:
         """Store an answer before its last event.
@@ -144,13 +155,12 @@ def recall(
         for at in _of_last_question(messages)
         for call in messages[at].tool_calls or ()
     }
-    results = keys.results(messages)
-    names = [*places, *programs, *results]
+    names = [*places, *programs]
     try:
         rows = store.get_many(names) if names else {}
     except DatabaseFailed as error:
-        if may_repeat_calls and results:
-            problem = "The results of hosted calls cannot be read at the moment"
+        if may_repeat_calls and _last_id(messages):
+            problem = "The program that makes hosted calls cannot be read at the moment"
             raise StoreUnavailable(f"{problem}: {error}") from error
         log.warning("the history is shown as the client has it", reason=str(error))
         return History(store, keys, walk, messages, messages)
@@ -158,17 +168,20 @@ def recall(
     unreadable = {key for key, value in opened.items() if value is None}
     if unreadable:
         log.warning("the history lacks what the model saw", reason="records are damaged")
-    if may_repeat_calls and unreadable & {*results}:
-        raise StoreUnavailable("The results of hosted calls are damaged")
     values = {key: value for key, value in opened.items() if value is not None}
     answers = {at: _load(values[key]) for key, at in places.items() if key in values}
     # The last one has all that the earlier ones have.
     last = max(((at, key) for key, at in programs.items() if key in values), default=None)
     waiting = {} if last is None else {last[0]: SavedProgram.load(values[last[1]])}
-    known = [json_codec.loads(values[key]) for key in results if key in values]
-    returned = {call: HostedResult(**result) for one in known for call, result in one.items()}
     recalled = _recalled(messages, answers, waiting)
-    return History(store, keys, walk, messages, recalled, returned)
+    return History(store, keys, walk, messages, recalled)
+
+
+def _last_id(messages: Sequence[Message]) -> str:
+    """The id of the result or approval that ends a history, whose answer may resume a program, or ""."""
+    last = last_result(messages)
+    decided = [message.tool_call_id for message in messages if message.approval is not None]
+    return (last.tool_call_id if last.role == "tool" else next(reversed(decided), None)) or ""
 
 
 def _of_last_question(messages: Sequence[Message]) -> range:

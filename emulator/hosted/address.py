@@ -23,7 +23,15 @@ class ServerRefused(ServerFailed):
     """The server refused the credentials, or wants some."""
 
 
-class SessionUnknown(ServerFailed):
+class NeverSent(ServerFailed):
+    """The server could not be connected, so it has not seen the call."""
+
+
+class ResultLost(ServerFailed):
+    """The call was sent; nobody knows whether the server has made it."""
+
+
+class SessionUnknown(NeverSent):
     """The server rejected a call, which did not run, because it does not know the session any longer."""
 
 

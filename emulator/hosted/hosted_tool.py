@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from emulator.core.events import HostedKind
 from emulator.core.protocol import ChatCompletionRequest
+from emulator.tools.effects import declares_repeatable, hints_of
 
 IMAGE = "[an image]"
 """An image of a result in APIs that have only text for it."""
+
+
+Outcome = Literal["known", "unsent", "unknown"]
+"""Whether the server has made a call that failed: it says so; it was never asked; or nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class HostedResult:
     """The call failed: ``content`` says why."""
     found: tuple[str, ...] = ()
     """The names of the tools that a search found."""
+    outcome: Outcome = "known"
 
     @property
     def text(self) -> str:
@@ -61,6 +67,17 @@ class HostedTool:
     """Returns the container in which calls run, made by the first call; "" if they run elsewhere."""
     is_hidden: bool = False
     """The client knows nothing of the tool: no front shows its calls."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a call may be made a second time: a search, or what the tool's own hints declare.
+
+        No name and no description decides it.
+        """
+        function = self.definition["function"]
+        return self.kind in ("web_search", "tool_search") or declares_repeatable(
+            hints_of(self.definition, function), function.get("parameters") or {}
+        )
 
     @property
     def is_sent_back(self) -> bool:

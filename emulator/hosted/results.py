@@ -34,16 +34,19 @@ def hosted_result(result: CallToolResult, output_schema: Any = None) -> HostedRe
     text = "\n".join(texts)
     if max(size, len(text)) > MAX_RESULT_BYTES:
         limit = f"{MAX_RESULT_BYTES // 2**20} MiB"
-        return HostedResult(f"The result is larger than {limit}: ask for less.", is_error=True)
+        return _unusable(f"The result is larger than {limit}: ask for less.")
     if isinstance(output_schema, Mapping) and not result.is_error:
         problem = _mismatch(json.dumps(output_schema), result.structured_content)
         if problem:
-            return HostedResult(
-                f"The result does not match the outputSchema: {problem}", is_error=True
-            )
+            return _unusable(f"The result does not match the outputSchema: {problem}")
     images = [part for part in parts if part["type"] != "text"]
     content = [*([{"type": "text", "text": text}] if text else ()), *images] if images else text
     return HostedResult(content, bool(result.is_error))
+
+
+def _unusable(problem: str) -> HostedResult:
+    """The server has made the call; what came of it cannot be read."""
+    return HostedResult(problem, is_error=True, outcome="unknown")
 
 
 def _mismatch(schema: str, value: Any) -> str:

@@ -26,14 +26,27 @@ import httpx2
 import structlog
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from mcp_types import ToolListChangedNotification as ToolListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import SecretStr, ValidationError
 
-from emulator.hosted.address import ServerAddress, ServerFailed, ServerRefused, SessionUnknown
+from emulator.hosted.address import (
+    NeverSent,
+    ResultLost,
+    ServerAddress,
+    ServerFailed,
+    ServerRefused,
+    SessionUnknown,
+)
 from emulator.hosted.listing import Listing
-from emulator.hosted.transport import MAX_REPLY_BYTES, BoundedBody, watched
+from emulator.hosted.transport import (
+    MAX_REPLY_BYTES,
+    BoundedBody,
+    NotingTransport,
+    unsent_calls,
+    watched,
+)
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -50,6 +63,8 @@ IDLE_SECONDS = 300
 CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
 MAX_LISTED = 1000
+_LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
+"""The codes of errors that the SDK itself makes of a call that has no answer."""
 _MAX_DETAIL = 500
 _MAX_STDERR = 64 * 1024
 _ERROR = re.compile(r"\b(?:[a-z]*error|fatal|panic)\b|\berr!", re.IGNORECASE)
@@ -153,13 +168,33 @@ class ServerSession:
         return listing
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool. Raises `ServerFailed`. Cancelling the call cancels it at the server."""
-        seconds = self._address.timeout
+        """Call a tool. Cancelling the call cancels it at the server.
+
+        Raises `NeverSent`, `ResultLost`, or another `ServerFailed` if the server has rejected the call.
+        """
         async with self._in_use(), self._calls:
             try:
-                return await self._open_client().call_tool(name, arguments, seconds)
+                client = self._open_client()
+            except ServerFailed as error:
+                raise NeverSent(str(error)) from error
+            errors: list[Exception] = []
+            unsent_calls.set(errors)
+            try:
+                return await client.call_tool(name, arguments, self._address.timeout)
             except Exception as error:
-                raise await self._failure(error) from error
+                failure = await self._failure(error)
+                if errors:
+                    raise NeverSent(str(failure)) from error
+                raise (
+                    failure if self._was_rejected(error) else ResultLost(str(failure))
+                ) from error
+
+    def _was_rejected(self, error: Exception) -> bool:
+        """Return True if the server itself has answered that the call failed."""
+        if not isinstance(error, MCPError) or error.code in _LOST:
+            return False
+        # The SDK reports a reply that is no JSON-RPC message as an invalid request.
+        return self._status < 500 and (error.code != INVALID_REQUEST or self._status > 0)
 
     def _open_client(self) -> Client:
         if self._client is None or self.has_ended:
@@ -182,6 +217,7 @@ class ServerSession:
                 headers=[*address.headers, ("Accept-Encoding", "identity")],
                 timeout=httpx2.Timeout(CONNECT_SECONDS, read=address.timeout + LIST_SECONDS),
                 event_hooks={"response": [self._examine]},
+                transport=NotingTransport(),
                 trust_env=False,
             )
             await stack.enter_async_context(http)

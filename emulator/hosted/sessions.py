@@ -15,8 +15,14 @@ from contextlib import AbstractContextManager, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from emulator.hosted.address import ServerAddress, ServerFailed, SessionUnknown
-from emulator.hosted.hosted_tool import HostedResult
+from emulator.hosted.address import (
+    NeverSent,
+    ResultLost,
+    ServerAddress,
+    ServerFailed,
+    SessionUnknown,
+)
+from emulator.hosted.hosted_tool import HostedResult, Outcome
 from emulator.hosted.listing import ListedTool, Listing
 
 if TYPE_CHECKING:
@@ -100,7 +106,10 @@ class Sessions:
         from emulator.hosted.results import hosted_result
 
         async def call() -> HostedResult:
-            session = await self._session(address, client)
+            try:
+                session = await self._session(address, client)
+            except ServerFailed as error:
+                raise NeverSent(str(error)) from error
             result = await session.call(tool["name"], arguments)
             return hosted_result(result, tool.get("output_schema"))
 
@@ -109,7 +118,10 @@ class Sessions:
                 return await call()
             return await call()
         except ServerFailed as error:
-            return HostedResult(f"MCP server {label!r} failed: {error}.", is_error=True)
+            lost: Outcome = "unknown" if isinstance(error, ResultLost) else "known"
+            outcome: Outcome = "unsent" if isinstance(error, NeverSent) else lost
+            message = f"MCP server {label!r} failed: {error}."
+            return HostedResult(message, is_error=True, outcome=outcome)
 
     async def _session(self, address: ServerAddress, client: str) -> ServerSession:
         """Return an open session. Raises `ServerFailed`."""

@@ -1,9 +1,11 @@
-"""What the SDK's transports lack: a limit of a reply's size, and a sign that the server has gone."""
+"""What the SDK's transports lack: a limit of a reply's size, a sign that the server has gone, and which call
+was never sent."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -29,6 +31,22 @@ class BoundedBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+unsent_calls: ContextVar[list[Exception] | None] = ContextVar("unsent_calls", default=None)
+"""The errors of connecting for the current call. The SDK sends each call in the context of its caller."""
+
+
+class NotingTransport(httpx2.AsyncHTTPTransport):
+    """Notes in `unsent_calls` that a request was never sent."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await super().handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if (errors := unsent_calls.get()) is not None:
+                errors.append(error)
+            raise
 
 
 class _Watched(ObjectReceiveStream[Any]):

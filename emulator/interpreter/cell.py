@@ -79,7 +79,7 @@ class RunningCell:
     """The ids of all calls that it has made."""
     waiting: CellWaiting | None = None
     refused: str = ""
-    """The name of the function whose call the user refused; after that the cell makes no calls."""
+    """Why the cell makes no further call: the user rejected one, or the outcome of one is unknown."""
 
     @property
     def id(self) -> str:
@@ -109,9 +109,7 @@ class RunningCell:
             if isinstance(step, Finished):
                 return CellEnded("completed", step.text, step.value)
             if self.refused:
-                steps = notebook.refuse(
-                    f"{step.name}() was not called: the user rejected {self.refused}()"
-                )
+                steps = notebook.refuse(f"{step.name}() was not called: {self.refused}")
                 continue
             try:
                 new = enumerate(self._sendable_calls(step), len(self.ids))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def open_programs(settings: Settings) -> ProgramServer:
-    """The server that runs programs. Its process starts with the first of them."""
-    return ProgramServer(Limits(seconds=settings.program_seconds))
+def open_programs(settings: Settings, clients: int = 1) -> ProgramServer:
+    """The server that runs the programs of all ``clients``. Its process starts with the first of them."""
+    return ProgramServer(Limits(seconds=settings.program_seconds), shared=clients > 1)
 
 
 def _place(settings: Settings) -> dict[str, Any]:

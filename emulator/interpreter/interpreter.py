@@ -13,7 +13,7 @@ or HTTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -151,12 +151,12 @@ class Interpreter:
         container: Container,
         results: Mapping[str, Any],
         toolset: Toolset,
-        refused: Collection[str] = (),
+        refused: Mapping[str, str] | None = None,
     ) -> Iterator[Progress]:
         """Give a waiting cell the results of its calls, by id. Yields nothing if it no longer waits.
 
-        From now on it may call the functions of ``toolset``. ``refused`` are the ids of calls that the user
-        rejected.
+        From now on it may call the functions of ``toolset``. ``refused`` has the calls after which it
+        makes no further one: id -> why.
         """
         with self._kernels.using(container) as kernel:
             cell, notebook = kernel.waiting, kernel.notebook
@@ -166,8 +166,7 @@ class Interpreter:
                 return
             values = [results[key] for key in cell.waiting.calls]
             cell.toolset = toolset
-            for key in refused:
-                cell.refused = cell.waiting.calls[key].name
+            cell.refused = next(iter((refused or {}).values()), cell.refused)
             request = _CellRequest(cell)
             with stop_on_disconnect(partial(self._stop, kernel, request)):
                 if request.disconnected:

@@ -23,9 +23,18 @@ class Failure(Enum):
     FAILED = "failed"
     REFUSED = "refused"
     """The user, or a rule that the user has set, rejected or interrupted it."""
+    UNKNOWN = "unknown"
+    """It may have been made or not. No handler of a program sees it: the program ends there."""
 
 
+FINAL = {
+    Failure.REFUSED: "the user rejected {}",
+    Failure.UNKNOWN: "{} may have been made; its result is unknown. Do not make it again unasked",
+}
+"""Why the program of such a call makes no further one."""
 NOT_APPROVED = "This call was not approved"
+OUTCOME_UNKNOWN = "This call may have been made; its result is unknown"
+"""How the result of such a call begins, as this proxy writes it."""
 
 REFUSALS: Mapping[str, tuple[str, ...]] = {
     "Claude Code, as its transcripts show": (
@@ -138,6 +147,8 @@ def failure_of(text: str, value: Any, *, is_error: bool = False) -> Failure | No
 
     ``is_error`` is the protocol's signal.
     """
+    if text.startswith(OUTCOME_UNKNOWN):
+        return Failure.UNKNOWN
     if isinstance(value, Mapping):
         return _in_object(value) or (Failure.FAILED if is_error else None)
     if (found := _in_text(text)) is Failure.REFUSED:

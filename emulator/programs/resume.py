@@ -19,7 +19,9 @@ Transitions:
 * suspended -> suspended: results are missing, and the run makes no new call. The pending calls are sent
   again with their ids, at most `MAX_UNANSWERED_ROUNDS` times without a new result;
 * suspended -> dropped: the history has changed where its results depend on it (`what_changed`), or the run
-  fails (a replay that diverges, a busy or broken sandbox). This is never an error.
+  fails (a replay that diverges, a broken sandbox). This is never an error;
+* suspended -> suspended: the sandbox is busy. That is an error, and a repeated request resumes the program;
+  but in the middle of an answer, which has no status any more, the program is dropped.
 
 What may never happen:
 
@@ -68,7 +70,6 @@ from sandbox.errors import SandboxBusy, SandboxError
 _REASONS: Mapping[type[Exception], str] = {
     ProgramTooSlow: "slow",
     ReplayDiverged: "diverged",
-    SandboxBusy: "busy",
 }
 
 
@@ -84,9 +85,29 @@ class ContinuedProgram:
 
 
 def resume(
-    driver: Driver, saved: SavedProgram, messages: Sequence[Message], client: str = ""
+    driver: Driver,
+    saved: SavedProgram,
+    messages: Sequence[Message],
+    client: str = "",
+    *,
+    drops_if_busy: bool = False,
 ) -> ContinuedProgram | EndedProgram | None:
-    """Resume ``saved`` with the results in ``messages``. Returns None if it is dropped."""
+    """Resume ``saved`` with the results in ``messages``. Returns None if it is dropped.
+
+    Raises `SandboxBusy`, unless it is dropped then.
+    """
+    try:
+        return _resume(driver, saved, messages, client)
+    except SandboxBusy as error:
+        if not drops_if_busy:
+            raise
+        _drop(saved, "busy", error)
+        return None
+
+
+def _resume(
+    driver: Driver, saved: SavedProgram, messages: Sequence[Message], client: str
+) -> ContinuedProgram | EndedProgram | None:
     calls = {key: one.call for key, one in zip(saved.ids, saved.recorded, strict=True)}
     if change := what_changed(messages, calls, _basis(saved), client, driver.toolset):
         reason, why = change
@@ -110,6 +131,8 @@ def resume(
         return _resend(updated, messages, driver.toolset) if waits else _abandon(driver, updated)
     try:
         outcome = driver.run(updated.program, updated.recorded, updated.seed)
+    except SandboxBusy:
+        raise
     except (ProgramTooSlow, ReplayDiverged, SandboxError) as error:
         _drop(updated, _REASONS.get(type(error), "sandbox"), error)
         return None
@@ -213,6 +236,8 @@ def _abandon(driver: Driver, saved: SavedProgram) -> EndedProgram:
         outcome = driver.run(saved.program, saved.recorded, saved.seed)
     except ProgramRejected as error:
         return _failed_program(driver, saved, error)
+    except SandboxBusy:
+        raise
     except (ReplayDiverged, SandboxError):
         return EndedProgram(saved.program.source, saved.ids, failure=saved.failure)
     output = "" if outcome.pending else outcome.stdout.rstrip("\n")
@@ -229,6 +254,8 @@ def _failed_program(driver: Driver, saved: SavedProgram, error: ProgramRejected)
     if not stdout and before.statements:
         try:
             outcome = driver.run(before, saved.recorded, saved.seed)
+        except SandboxBusy:
+            raise
         except (ProgramRejected, ReplayDiverged, SandboxError):
             pass
         else:

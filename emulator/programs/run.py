@@ -197,6 +197,7 @@ class ProgramRun:
         return calls.outcome(stopped=status == "waits", stdout=stdout, value=_value(message))
 
     def _raised(self, message: Mapping[str, Any], stdout: str) -> ProgramRejected:
+        self._calls.end_if_unknown()
         kind, text = _text(message, "error"), _text(message, "message")
         described = f"{kind}: {text}" if text else kind
         line, hint = _line(message.get("line")), _HINTS.get(kind)

@@ -8,9 +8,9 @@ A call of the program takes one of these transitions:
   result;
 * **stopped**: it may not join them, so the run stops before it, and a later run makes it. So does a call that
   would end the program while others are pending;
-* **ended**: a call was refused, or the program has not looked at an earlier failure (law 3) and the call acts
-  or passes that failure on, or a tool that the model calls itself has returned (`direct_calls`), or a limit
-  is reached.
+* **ended**: a call was refused, or nobody knows whether it was made, or the program has not looked at an
+  earlier failure (law 3) and the call acts or passes that failure on, or a tool that the model calls itself
+  has returned (`direct_calls`), or a limit is reached.
 
 What may never happen: a call that the toolset does not accept is sent; a new call is sent after a refusal; an
 acting call is sent after a failure that was not looked at. A program is not trusted: its claims about its
@@ -25,7 +25,7 @@ from typing import Any
 
 from emulator.core import json_codec
 from emulator.programs.direct_calls import DirectCalls
-from emulator.programs.failures import Failure
+from emulator.programs.failures import FINAL, Failure
 from emulator.programs.order import PendingCalls
 from emulator.programs.program import (
     Call,
@@ -126,6 +126,7 @@ class RunCalls:
 
     def answer(self, request: CallRequest) -> CallRecord | None:
         """The record of the program's next call; None if the run stops there."""
+        self.end_if_unknown()
         tool, arguments = self._bind(request)
         call = Call(tool.name, arguments, tool.kind, request.key)
         position = len(self.sites)
@@ -150,7 +151,15 @@ class RunCalls:
         calls, sites = tuple(self.new), tuple(self.sites)
         if self.has_pending:
             return Outcome(calls, stopped=stopped, pending=True, call_sites=sites)
+        self.end_if_unknown()
         return Outcome(calls, stopped=stopped, stdout=stdout, value=value, call_sites=sites)
+
+    def end_if_unknown(self) -> None:
+        """End a program with an act whose outcome is unknown, once no other result is missing."""
+        if not self.has_pending:
+            for place, (line, _) in enumerate(self.sites):
+                if self.recorded[place].failure is Failure.UNKNOWN:
+                    raise self._ended_after_failure(place, line)
 
     def end_if_failed(self, unlooked: Sequence[int]) -> None:
         """End a program that waits for results after a failure: its acting calls are not sent again."""
@@ -218,23 +227,23 @@ class RunCalls:
             self._pending.add(tool, record.call.arguments, batch)
 
     def _failed_at(self, unlooked: Sequence[int]) -> int | None:
-        """The position of the failure after which no further call is made: the first refusal, or the first
-        failure among ``unlooked``."""
+        """The position of the failure after which no further call is made: the first refusal or unknown
+        outcome, or the first failure among ``unlooked``."""
         failures = {
             place: record.failure
             for place, record in enumerate(self.recorded[: len(self.sites)])
-            if record.failure is Failure.REFUSED or (record.failure and place in unlooked)
+            if record.failure in FINAL or (record.failure and place in unlooked)
         }
-        refused = (place for place, one in failures.items() if one is Failure.REFUSED)
-        return next(refused, next(iter(failures), None))
+        final = (place for place, one in failures.items() if one in FINAL)
+        return next(final, next(iter(failures), None))
 
     def _ended_after_failure(self, at: int, line: int, unmade: str = "") -> ProgramRejected:
         """``unmade`` is the call that the program would have made next."""
         (first, name), record = self.sites[at], self.recorded[at]
         tool = self._rules.toolset.find(name)
         what = f"{tool.python_name if tool else name}(...) in line {first}"
-        if record.failure is Failure.REFUSED:
-            return self._ended(f"the user rejected {what}", line)
+        if record.failure in FINAL:
+            return self._ended(FINAL[record.failure].format(what), line)
         text = _cut(" ".join((record.result_text or "").split()))
         message = f"{what} failed, and the program had not checked its result: {text}"
         if not unmade:

@@ -140,6 +140,11 @@ def hints_of(*places: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def declares_repeatable(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Return True if the tool declares that a second call with the same arguments changes nothing more."""
+    return declares_reading(hints, schema) is True or hints.get("idempotentHint") is True
+
+
 def declares_reading(hints: Mapping[str, Any], schema: Mapping[str, Any]) -> bool | None:
     """Return True if the tool declares that it only reads, False if it declares that it acts, None
     if neither.

@@ -85,6 +85,7 @@ def create_app(
             services.pipeline.programs,
             services.reachability,
             services.kernel_counts,
+            services.responses.stored,
             settings,
         )
         app.before_request(checks.before)

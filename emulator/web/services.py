@@ -22,7 +22,7 @@ from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.core.client_keys import ClientKeys
 from emulator.core.errors import StorageFailed
-from emulator.database import Database, DatabaseFailed, Leases, open_database
+from emulator.database import Database, DatabaseFailed, Journal, Leases, open_database
 from emulator.database.counters import Counters
 from emulator.database.sqlite import MEMORY, SQLite
 from emulator.fronts.anthropic.threads import Threads, open_threads
@@ -30,6 +30,7 @@ from emulator.fronts.responses.background import BackgroundResponses
 from emulator.fronts.responses.conversations import Conversations, open_conversations
 from emulator.fronts.responses.front import ResponseFront
 from emulator.fronts.responses.stored import StoredResponses
+from emulator.history import Turns
 from emulator.history.log import history_documents
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.hosted.room import HostedRoom
@@ -150,12 +151,22 @@ def open_services(
             counters.open,
         )
         opening.callback(upstreams.close)
-        programs = programs or opening.enter_context(closing(open_programs(settings)))
+        clients = len(settings.client_keys) + (client_keys.count if client_keys else 0)
+        programs = programs or opening.enter_context(closing(open_programs(settings, clients)))
         database = stores.document_database
         shared = database if database is not None and database.is_shared else None
         approvals = Approvals(stores.database)
+        journal = None if database is None else Journal(database, leases, settings.store_seconds)
         interpreter = open_interpreter(
-            opening, settings, stores.containers, stores.files, approvals, kernels, shared, leases
+            opening,
+            settings,
+            stores.containers,
+            stores.files,
+            approvals,
+            kernels,
+            shared,
+            leases,
+            [] if journal is None else [journal.sweep],
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
@@ -173,6 +184,8 @@ def open_services(
             programs=programs,
             store=history if settings.programs == "on" else None,
             hosted=hosted,
+            journal=journal,
+            turns=None if database is None else Turns(database),
             approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,

@@ -93,7 +93,7 @@ class ChildProcess:
             if not self._waiting.acquire():
                 return False
             self._signal(signal.SIGSTOP)
-            self._running.release()
+            self._running.release(self._client)
             self._state = "resting"
         return True
 
@@ -118,7 +118,10 @@ class ChildProcess:
             with contextlib.suppress(PermissionError):  # it still ends: its socket is closed
                 self._handle.kill()
             self._handle.close()
-        (self._running if state == "running" else self._waiting).release()
+        if state == "running":
+            self._running.release(self._client)
+        else:
+            self._waiting.release()
 
     def __enter__(self) -> Self:
         return self

@@ -38,13 +38,15 @@ class ProgramServer:
         *,
         most: int = 16,
         waiting: int = 64,
+        shared: bool = False,
         launch: Callable[[], ServerProcess] | None = None,
     ) -> None:
-        """At most `most` programs run at the same time and `waiting` more wait for the host. `launch` is for
-        tests: it starts the process."""
+        """At most `most` programs run at the same time and `waiting` more wait for the host. If several
+        clients share the server, none of them runs more than three quarters. `launch` is for tests: it
+        starts the process."""
         self._limits = limits
         self._most = most + waiting
-        self._running = RunningSlots(most)
+        self._running = RunningSlots(most, most_of_one=max(1, most * 3 // 4) if shared else most)
         self._waiting = WaitingSlots(waiting)
         self._launch = launch or functools.partial(ServerProcess, serve_source(limits))
         self._lock = threading.RLock()
@@ -106,7 +108,7 @@ class ProgramServer:
         try:
             handle = self._fork()
         except BaseException:
-            self._running.release()
+            self._running.release(client)
             raise
         child = ChildProcess(handle, self._limits, client, self._running, self._waiting)
         with self._lock:

@@ -1,16 +1,16 @@
 """Share the slots of running programs fairly among clients. Knows no process.
 
 States of a slot: *free* -> *taken* (`acquire`) -> *free* or handed to a queued client (`release`). A client
-that finds none free queues. Clients take turns: a client with many queued programs gets every second slot
-next to a client with one.
+that finds none free, or that has as many as one client may have, queues. Clients take turns: a client with
+many queued programs gets every second slot next to a client with one.
 
-What may never happen: a slot is free while a program is queued; a slot is lost when a queued program gives
-up.
+What may never happen: a slot is free while a program is queued whose client may have it; a slot is lost when
+a queued program gives up.
 """
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
 from sandbox.errors import SandboxBusy
@@ -24,8 +24,14 @@ _LOOK_SECONDS = 0.1
 class RunningSlots:
     """At most `most` at the same time, in all threads."""
 
-    def __init__(self, most: int, seconds: float = QUEUE_SECONDS) -> None:
+    def __init__(
+        self, most: int, seconds: float = QUEUE_SECONDS, *, most_of_one: int | None = None
+    ) -> None:
+        """One client has at most `most_of_one` of them."""
         self._most = most
+        self._most_of_one = most_of_one or most
+        self._taken: Counter[str] = Counter()
+        """By client."""
         self._free = most
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -35,8 +41,9 @@ class RunningSlots:
         """Take a slot, after the programs of others whose turn it is. Raises SandboxBusy, also soon after
         `has_ended` returns True."""
         with self._lock:
-            if self._free:
+            if self._free and self._may_take(client):
                 self._free -= 1
+                self._taken[client] += 1
                 return
             turn = threading.Event()
             self._queues.setdefault(client, deque()).append(turn)
@@ -46,22 +53,28 @@ class RunningSlots:
                 self._give_up(client, turn)
                 return
 
-    def release(self) -> None:
-        """Hand the slot to the client whose turn it is."""
+    def release(self, client: str) -> None:
+        """Hand a slot of `client` to the client whose turn it is."""
         with self._lock:
-            if not self._queues:
+            self._taken -= Counter({client: 1})
+            following = next(filter(self._may_take, self._queues), None)
+            if following is None:
                 self._free += 1
                 return
-            client, queue = self._queues.popitem(last=False)
+            queue = self._queues.pop(following)
             queue.popleft().set()
+            self._taken[following] += 1
             if queue:
-                self._queues[client] = queue
+                self._queues[following] = queue
 
     @property
     def queued(self) -> int:
         """The number of queued programs."""
         with self._lock:
             return sum(map(len, self._queues.values()))
+
+    def _may_take(self, client: str) -> bool:
+        return self._taken[client] < self._most_of_one
 
     def _give_up(self, client: str, turn: threading.Event) -> None:
         with self._lock:
@@ -71,7 +84,8 @@ class RunningSlots:
             queue.remove(turn)
             if not queue:
                 del self._queues[client]
-        raise SandboxBusy(f"all {self._most} programs are running", "try again in a moment")
+        what = f"all {self._most} programs, or {self._most_of_one} of this client, are running"
+        raise SandboxBusy(what, "try again in a moment")
 
 
 class WaitingSlots:

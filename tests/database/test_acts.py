@@ -107,7 +107,7 @@ def test_an_act_of_a_dead_process_is_neither_listed_nor_decided_and_is_removed(
     assert len(other.pending("ann")) == 1
     clock.now += 100
     other.sweep()
-    assert open_it().all("SELECT id FROM acts") == []
+    assert open_it().all("SELECT id FROM journal") == []
 
 
 def test_a_lost_row_is_added_again_with_the_decision_of_its_process(
@@ -115,7 +115,7 @@ def test_a_lost_row_is_added_again_with_the_decision_of_its_process(
 ) -> None:
     its, other = process(), process()
     its.take(*ACT)
-    open_it().run("DELETE FROM acts")
+    open_it().run("DELETE FROM journal")
     assert its.take(*ACT, b"too late") == b"too late"
     assert other.decide("ann", "act_1", b"yes") is None
 

@@ -16,6 +16,7 @@ from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import function, strings
 
 PING, WAIT = (function(name, strings("id")) for name in ("get_ping", "get_wait"))
+WAIT["function"]["annotations"] = {"readOnlyHint": True}
 GO: list[Any] = [{"role": "user", "content": "Go."}]
 THREE = "```tool_code\nprint([get_ping(i) for i in 'abc'])\n```"
 
@@ -97,7 +98,7 @@ def test_calls_beyond_the_concurrency_limit_wait_for_a_slot(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_disconnects_cancels_its_calls(
+def test_a_client_that_disconnects_cancels_its_readers(
     start_proxy: Any, upstream: ScriptedUpstream, stream: bool
 ) -> None:
     started, never = threading.Event(), threading.Event()
@@ -141,7 +142,7 @@ def test_the_requests_own_limit_counts_too(start_proxy: Any, upstream: ScriptedU
     assert server.made == ["get_ping(id='a')"]
 
 
-def test_a_call_that_outlasts_the_answer_is_cancelled(
+def test_a_reader_that_outlasts_the_answer_is_cancelled(
     start_proxy: Any, upstream: ScriptedUpstream
 ) -> None:
     never = threading.Event()

@@ -194,7 +194,8 @@ def test_a_client_that_disconnects_ends_the_program(
     start: Callable[..., openai.OpenAI], upstream: ScriptedUpstream, programs: Counted
 ) -> None:
     never = threading.Event()
-    server = HostedFunctions({"get_next": lambda page: str(never.wait(60))}, [NEXT])
+    reader = {"function": {**NEXT["function"], "annotations": {"readOnlyHint": True}}}
+    server = HostedFunctions({"get_next": lambda page: str(never.wait(60))}, [NEXT | reader])
     upstream.reply("```tool_code\nprint(get_next('p1')['next'])\n```")
     body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [SERVER]}
     url = str(start(server).base_url).removesuffix("/v1/")

@@ -142,7 +142,7 @@ def check(database: Database, order: Sequence[str]) -> ApprovalDecision:
     happened = {"approve": done == YES, "decline": done == NO}
     assert told == happened, order
     assert Approvals(database).pending(CONTAINER) == [], order
-    database.run("DELETE FROM acts")
+    database.run("DELETE FROM journal")
     return done
 
 
@@ -200,7 +200,7 @@ def test_what_waits_at_a_process_that_died_cannot_be_approved(
         other.decide(CONTAINER, KEY, YES)
     clock.now += 3600
     other.sweep()
-    assert database.all("SELECT id FROM acts") == []
+    assert database.all("SELECT id FROM journal") == []
 
 
 def test_a_late_decision_does_not_reopen_a_decided_cell(database: Database) -> None:
@@ -248,7 +248,7 @@ def test_a_decision_that_another_program_wrote_approves_nothing(
 ) -> None:
     here = Approvals(database)
     cell = here.add(KEY, CONTAINER, "1 + 1")
-    database.run("UPDATE acts SET decision = :decision", decision=decision)
+    database.run("UPDATE journal SET value = :decision, state = 'decided'", decision=decision)
     assert here.wait(cell, PATIENT) == ApprovalDecision(
         approved=False, reason="the decision cannot be read"
     )
@@ -260,7 +260,7 @@ def test_without_a_database_nothing_is_approved_and_the_own_process_declines(
     """A process that could not reach the database approved by itself what another had declined."""
     here, there = Approvals(database), Approvals(database)
     cell = here.add(KEY, CONTAINER, "1 + 1")
-    database.run("ALTER TABLE acts RENAME TO hidden")
+    database.run("ALTER TABLE journal RENAME TO hidden")
     late = here.add("exec_2", CONTAINER, "2 + 2")
     assert [one.id for one in here.pending(CONTAINER)] == [KEY, "exec_2"], "in its memory"
     for process in (here, there):
@@ -268,7 +268,7 @@ def test_without_a_database_nothing_is_approved_and_the_own_process_declines(
             process.decide(CONTAINER, KEY, YES)
     assert "nobody approved it" in here.wait(cell, 0).reason
     here.remove(cell)
-    database.run("ALTER TABLE hidden RENAME TO acts")
+    database.run("ALTER TABLE hidden RENAME TO journal")
     with pytest.raises(ExecutionDelayed, match="does not answer"):
         Approvals(database, taken_seconds=0).decide(CONTAINER, KEY, YES)
     here.decide(CONTAINER, "exec_2", YES)

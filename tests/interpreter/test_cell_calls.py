@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from emulator.programs.failures import OUTCOME_UNKNOWN
 from sandbox.fences import probes
 from tests.support.scripted import ScriptedUpstream
 
@@ -315,6 +316,8 @@ FAILED_CALLS: list[tuple[str, str, list[list[str]], str]] = [
     ("send('a')\nsend('bb')", REJECTED, [["send(a)"]], f"ToolError: {REJECTED}"),
     ("try:\n    send('a')\nexcept:\n    pass\ntry:\n    send('bb')\nexcept TypeError as e:\n    print(e)",
      REJECTED, [["send(a)"]], "send() was not called: the user rejected send()"),
+    ("for i in range(3):\n    try:\n        send('a')\n    except Exception:\n        pass\nsend('bb')",
+     f"{OUTCOME_UNKNOWN}: lost", [["send(a)"]], "send() was not called: send() may have been made"),
 ]  # fmt: skip
 
 

@@ -41,7 +41,11 @@ TOOLS: dict[str, dict[str, Any]] = {
         "annotations": types.ToolAnnotations(read_only_hint=True),
     },
     "order": {"description": "Order an article.", "input_schema": TEXT},
-    "slow": {"input_schema": {"type": "object", "properties": {"seconds": {"type": "number"}}}},
+    "slow": {
+        "input_schema": {"type": "object", "properties": {"seconds": {"type": "number"}}},
+        "annotations": types.ToolAnnotations(read_only_hint=True),
+    },
+    "pay": {"description": "Pay a bill.", "input_schema": strings("id")},
     "lie": {"input_schema": TEXT, "output_schema": PRICED},
     "omit": {"input_schema": TEXT, "output_schema": PRICED},
     "regex": {"input_schema": TEXT, "output_schema": SLOW_REGEX},
@@ -84,12 +88,13 @@ async def call_tool(context: Any, params: Any) -> types.CallToolResult:
         case "price":
             value = {"article": "tea", "price": 1.1}
             return _text(PRICE).model_copy(update={"structured_content": value})
-        case "slow":
+        case "slow" | "pay":
             try:
-                await anyio.sleep(arguments.get("seconds", 60))
+                await anyio.sleep(arguments.get("seconds", 1 if params.name == "pay" else 60))
             except BaseException:
-                log("slow was cancelled")
+                log(f"{params.name} was cancelled")
                 raise
+            log(f"{params.name} has ended")
         case "lie":
             return types.CallToolResult(content=[], structured_content={"price": "a lot"})
         case "regex":

@@ -34,6 +34,7 @@ from emulator.fronts.responses.response import initial_response
 from emulator.fronts.responses.stored import StoredResponses
 from emulator.fronts.responses.tools import added_tools, to_chat_tools
 from emulator.fronts.responses.writer import ResponseWriter, usage_json
+from emulator.history import current_turn
 from emulator.settings.settings import Order
 from emulator.upstream.metering import estimate_tokens
 
@@ -98,7 +99,18 @@ class ResponseFront:
         input_items: list[Json],
         order: Order | None = None,
     ) -> ResponseStream:
-        """Start the answer. Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event."""
+        """Start the answer, or repeat that of an earlier request in the same turn of a conversation.
+
+        Raises `BadRequest`, `NotFound`, `Unprocessable` or `StoreUnavailable` before the first event.
+        """
+        note_end: Callable[[str], None] | None = None
+        turns, asked = self.pipeline.turns, current_turn.get()
+        in_conversation = request.conversation is not None and not request.background
+        if in_conversation and turns is not None and asked is not None:
+            response_id = turns.find(client, asked).response
+            if response_id and (known := self.stored.find(client, response_id)) is not None:
+                return self._repeated(client, request, known.response)
+            note_end = partial(turns.note_response, client, asked)
         read = self._read(client, request, input_items, order=order)
         answer_request, input_items, tools = (
             read.answer_request,
@@ -122,15 +134,28 @@ class ResponseFront:
             save = partial(self.stored.save, client, input_items=input_items)
             if request.stream or request.background:
                 recorded = (client, start, event_log, tools, writer.pings)
-                events = _before_end(lambda _: self.stored.save_stream(*recorded), events)
+                save = _after(partial(self.stored.save_stream, *recorded), save)
         if request.conversation is not None:
-            save = self._save_in_conversation(save, client, request.conversation, input_items)
+            save = self._save_in_conversation(
+                save, client, request.conversation, input_items, note_end
+            )
         if save is not _do_not_save:
             events = _before_end(save, events)
         if request.conversation is not None:
             turn = self.conversations.turn(client, request.conversation, read.history)
             events = _within(turn, events)
         return ResponseStream(writer, events, answer_request.omitted, start, save)
+
+    def _repeated(self, client: str, request: ResponseRequest, response: Json) -> ResponseStream:
+        """The stream of a stored response."""
+        events: list[Json | UpstreamAccepted] = [UpstreamAccepted()]
+        if request.stream:
+            events += self.stored.events(client, response)
+        else:
+            events.append({"type": f"response.{response['status']}", "response": response})
+        return ResponseStream(
+            ResponseWriter(response, []), iter(events), Omitted(), response, _do_not_save
+        )
 
     def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         return expand_relayed_chunks(request, self.pipeline.answer(request))
@@ -191,9 +216,14 @@ class ResponseFront:
         return self._events(read.answer_request)
 
     def _save_in_conversation(
-        self, save: Callable[[Json], bool], client: str, key: str, input_items: list[Json]
+        self,
+        save: Callable[[Json], bool],
+        client: str,
+        key: str,
+        input_items: list[Json],
+        note_end: Callable[[str], None] | None,
     ) -> Callable[[Json], bool]:
-        """Return ``save``, extended to add a finished turn to the conversation."""
+        """Return ``save``, extended to add a finished turn to the conversation, and to note that."""
 
         def save_both(response: Json) -> bool:
             is_saved = save(response)
@@ -202,6 +232,9 @@ class ResponseFront:
                     self.conversations.add(client, key, [*input_items, *response["output"]])
                 except EmulatorError as error:  # the client gets its answer anyway
                     log.warning("turn not added to its conversation", reason=error.message)
+                    return False
+                if note_end is not None and is_saved:
+                    note_end(response["id"])
             return is_saved
 
         return save_both
@@ -296,12 +329,28 @@ def _do_not_save(response: Json) -> bool:  # noqa: ARG001
     return False
 
 
-def _before_end(save: Callable[[Json], object], events: StreamEvents) -> StreamEvents:
-    """Pass on the events, and save the response before its client receives the last event."""
+def _after(first: Callable[[], None], save: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    """Return ``save``, which calls ``first`` before a final state."""
+
+    def save_both(response: Json) -> bool:
+        if response["status"] in ("completed", "incomplete"):
+            first()
+        return save(response)
+
+    return save_both
+
+
+def _before_end(save: Callable[[Json], bool], events: StreamEvents) -> StreamEvents:
+    """Pass on the events, and save the response before its client receives the last event.
+
+    The last event says ``store: false`` if that failed: the response cannot be continued by its id.
+    """
     for event in events:
-        if not isinstance(event, UpstreamAccepted) and event["type"] in _ENDS:
-            save(event["response"])
-        yield event
+        match event:
+            case dict() if event["type"] in _ENDS and not save(event["response"]):
+                yield {**event, "response": {**event["response"], "store": False}}
+            case _:
+                yield event
 
 
 def _within(turn: AbstractContextManager[None], events: StreamEvents) -> StreamEvents:

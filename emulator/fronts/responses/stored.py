@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from emulator.core import json_codec
+from emulator.core import json_codec, metrics
 from emulator.core.errors import BadRequest, NotFound
 from emulator.core.events import AnswerEvent, UpstreamAccepted
 from emulator.database import (
@@ -84,6 +84,8 @@ class StoredResponses:
         self.max_read = max_read
         self.max_read_bytes = max_read_bytes
         self.database = database
+        self.problem = ""
+        """Why the last response was not stored, if it was not."""
         if database is not None:
             self._responses: Documents[bytes] = Documents(database, "response", seconds=seconds)
             self._items: Documents[str] = Documents(
@@ -96,7 +98,7 @@ class StoredResponses:
     def save(self, client: str, response: Json, *, input_items: Sequence[Json]) -> bool:
         """Save a response. Once it has ended, it does not change.
 
-        Returns False if that failed, which is only logged, because the client gets the response anyway.
+        Returns False if that failed: the client gets the response anyway, which then says ``store: false``.
         """
         if self.database is None:
             return False
@@ -106,6 +108,7 @@ class StoredResponses:
             value = json_codec.dumps({"response": response, "input": input_items})
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not saved: it is too large", bytes=len(value))
+            metrics.NOT_STORED.inc()
             return False
         key = _key(client, response["id"])
         try:
@@ -116,7 +119,10 @@ class StoredResponses:
                 self._responses.put({key: value})
         except DatabaseFailed as error:
             log.warning("response not saved", reason=str(error))
+            metrics.NOT_STORED.inc()
+            self.problem = str(error)
             return False
+        self.problem = ""
         return True
 
     def save_stream(

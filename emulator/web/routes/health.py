@@ -9,6 +9,7 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator.core import metrics
+from emulator.fronts.responses.stored import StoredResponses
 from emulator.settings.settings import Settings
 from emulator.upstream.reachability import Reachability
 from emulator.web.middleware.authorization import is_operators, presented_key
@@ -22,6 +23,7 @@ def add_routes(
     programs: ProgramServer,
     reachability: Reachability,
     kernels: KernelCounts,
+    stored: StoredResponses,
     settings: Settings,
 ) -> None:
     @app.get("/healthz")
@@ -34,7 +36,7 @@ def add_routes(
         if problems and not reachability.can_serve(problems):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
         servers = {url: server.name for url, server in reachability.servers.items()}
-        details = {"servers": servers, "upstreams": problems}
+        details = {"servers": servers, "upstreams": problems, "not_stored": stored.problem}
         return json_reply({"status": "ready"} | {n: found for n, found in details.items() if found})
 
     @app.get("/metrics")

@@ -16,6 +16,7 @@ from emulator.core.errors import BadRequest
 from emulator.core.events import UpstreamAccepted
 from emulator.core.protocol import parse_body
 from emulator.fronts.responses.background import BackgroundAnswer, BackgroundResponses
+from emulator.history import current_turn, turn_request
 from emulator.settings.settings import Order, Settings
 from emulator.web.middleware.in_flight import current
 from emulator.web.routes.streaming import CHAT, Events, EventStream, Frames
@@ -37,7 +38,11 @@ def client() -> str:
 def parsed_body(parse: Callable[[bytes], Parsed], empty: bytes = b"") -> Parsed:
     """Parse the current request's body, or ``empty`` if it has none; see `RequestInFlight.release_body`."""
     flight = current.get()
-    parsed = parse(flight.body or empty)
+    body = flight.body or empty
+    headers = flight.request.headers
+    key, count = headers.get("idempotency-key", ""), headers.get("x-stainless-retry-count", "")
+    current_turn.set(turn_request(key, count, body))
+    parsed = parse(body)
     flight.release_body()
     return parsed
 

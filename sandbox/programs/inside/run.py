@@ -230,7 +230,7 @@ class Run:
         value = result(text, as_text=record["as_text"])
         if not failed:
             return value
-        raises = is_handled and failed != "refused"
+        raises = is_handled and failed == "failed"
         return failure(value if isinstance(value, dict) else text, {position}, raises=raises)
 
     def _must_have_succeeded(self, members: list[tuple[bool, Any]]) -> None:

@@ -205,3 +205,28 @@ def test_a_turn_after_another_history_of_the_same_length_is_refused(tmp_path: Pa
         turn = conversations.turn("ann", made.id, made.items)
         with pytest.raises(BadRequest, match="Another request"), turn:
             pass
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("first", "again", "turns"),
+    [
+        ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}, 1),
+        ({"Idempotency-Key": "a"}, {"Idempotency-Key": "a"}, 1),
+        ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "0"}, 2),
+        ({}, {}, 2),
+    ],
+)
+def test_a_repeated_response_adds_its_turn_to_the_conversation_once(
+    proxy: str, upstream: ScriptedUpstream, first: Any, again: Any, turns: int, stream: bool
+) -> None:
+    """The client did not get the first answer: it sends the same request again."""
+    _, _, made = send(f"{proxy}/v1/conversations", {})
+    body = {"model": "m", "input": "Yes.", "conversation": made["id"], "stream": stream}
+    upstream.reply(*[f"Done {n}." for n in range(turns)])
+    answers = [fetch(f"{proxy}/v1/responses", body, headers) for headers in (first, again)]
+    assert [status for status, _, _ in answers] == [200, 200]
+    assert (answers[0][2] == answers[1][2]) == (turns == 1)
+    _, _, listed = send(f"{proxy}/v1/conversations/{made['id']}/items")
+    assert len(listed["data"]) == 2 * turns
+    assert len(upstream.requests) == turns

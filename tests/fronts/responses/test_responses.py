@@ -451,6 +451,7 @@ def test_without_a_store_requests_are_answered_but_not_stored(
     status, data = fetch(url, {"model": "m", "input": "Hello"})
     assert status == 200
     made = json.loads(data)
+    assert made["store"] is False
     assert fetch(f"{url}/{made['id']}")[0] == 404
     status, data = fetch(url, {"model": "m", "input": "?", "previous_response_id": made["id"]})
     assert (status, json.loads(data)["error"]["code"]) == (400, "previous_response_not_found")
@@ -462,7 +463,7 @@ def test_a_response_too_large_to_store_is_answered_but_not_stored(
     url = start_proxy() + "/v1/responses"
     upstream.reply("Hi.")
     status, data = fetch(url, {"model": "m", "input": "x" * (4 * 2**20)})
-    assert status == 200
+    assert (status, json.loads(data)["store"]) == (200, False)
     assert fetch(f"{url}/{json.loads(data)['id']}")[0] == 404
 
 
@@ -471,11 +472,17 @@ def test_a_store_that_fails_does_not_fail_new_answers(
 ) -> None:
     file = tmp_path / "kept.sqlite"
     url = start_proxy(database=str(file)) + "/v1/responses"
-    upstream.reply("Hi.", "Hi again.")
+    upstream.reply("Hi.", "Hi again.", "Hi again.")
     made = json.loads(fetch(url, {"model": "m", "input": "Hello"})[1])
+    assert made["store"] is True
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE documents")
-    assert fetch(url, {"model": "m", "input": "Hello"})[0] == 200
+    status, data = fetch(url, {"model": "m", "input": "Hello"})
+    assert (status, json.loads(data)["store"]) == (200, False)
+    streamed = fetch(url, {"model": "m", "input": "Hello", "stream": True})[1]
+    last = streamed.rpartition(b"data: ")[2]
+    assert json.loads(last)["response"]["store"] is False
+    assert "not_stored" in json.loads(fetch(url.replace("/v1/responses", "/readyz"))[1])
     assert fetch(f"{url}/{made['id']}")[0] == 503
     further = {"model": "m", "input": "?", "previous_response_id": made["id"]}
     assert fetch(url, further)[0] == 503

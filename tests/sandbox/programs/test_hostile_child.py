@@ -190,7 +190,7 @@ def test_clients_take_turns_for_a_slot() -> None:
     def use(client: str) -> None:
         slots.acquire(client)
         order.append(client)
-        slots.release()
+        slots.release(client)
 
     threads = []
     for number, client in enumerate(["many"] * 6 + ["few", "other"]):
@@ -198,7 +198,7 @@ def test_clients_take_turns_for_a_slot() -> None:
         threads[-1].start()
         while slots.queued < number + 1:
             time.sleep(0.001)
-    slots.release()
+    slots.release("first")
     for thread in threads:
         thread.join()
     assert order[:4] == ["many", "few", "other", "many"]
@@ -213,8 +213,38 @@ def test_a_program_that_gives_up_loses_no_slot() -> None:
         with pytest.raises(SandboxBusy):
             slots.acquire("two")
     assert slots.queued == 0
-    slots.release()
+    slots.release("one")
     slots.acquire("two")
+
+
+@pytest.mark.parametrize(("most_of_one", "running"), [(3, 3), (None, 4)])
+def test_one_client_leaves_a_part_of_the_slots_to_others(
+    most_of_one: int | None, running: int
+) -> None:
+    slots = RunningSlots(4, seconds=0.05, most_of_one=most_of_one)
+    for _ in range(running):
+        slots.acquire("many")
+    with pytest.raises(SandboxBusy):
+        slots.acquire("many")
+    if most_of_one is not None:
+        slots.acquire("few")
+        slots.release("many")
+        slots.acquire("many")
+
+
+def test_a_slot_that_its_queued_client_may_not_take_stays_free() -> None:
+    slots = RunningSlots(2, seconds=60.0, most_of_one=1)
+    slots.acquire("many")
+    slots.acquire("few")
+    queued = threading.Thread(target=slots.acquire, args=("many",))
+    queued.start()
+    while not slots.queued:
+        time.sleep(0.001)
+    slots.release("few")
+    assert slots.queued == 1
+    slots.acquire("other")
+    slots.release("many")
+    queued.join()
 
 
 def test_a_kill_ends_the_wait_for_a_slot() -> None:

@@ -1,0 +1,149 @@
+"""The journal: an act is a row before it is an act, so that no retry makes it a second time.
+
+Its table also has what waits for a person's decision (`acts`).
+
+    (no row) ── begin ──► running ── finish ──► done
+       ▲  ▲                  │ └ its process has died: unknown, until a late `finish` makes it done
+       │  └──── withdraw ────┘ it failed before it was sent
+       └ a result without a row before: what a reader found, which may be read again
+
+    asked ── begin ──► running     a person is asked about the act, perhaps in an earlier answer
+
+`begin` answers *mine* to exactly one caller for each key, whatever the process. That caller makes the act and
+must call `finish` or `withdraw`; every other caller finds what became of it. A running row belongs to the
+process that began it as long as that process renews its lease (`leases`).
+
+What may never happen: two callers begin the same key; an act whose row could not be written is made; a key
+whose outcome is unknown begins again. Therefore `begin` is one insert, and no row of a dead process is taken
+over: its outcome stays unknown.
+
+Each statement may run twice with the same result, because a lost connection leaves unknown whether it ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from emulator.database.database import Database, database_failures
+from emulator.database.leases import Lease, Leases
+
+MAX_RESULTS_BYTES = 256 * 2**20
+"""Of all results. Above it the results of the oldest acts are dropped, but not their rows."""
+TABLES = (
+    (
+        "CREATE TABLE IF NOT EXISTS journal (id TEXT PRIMARY KEY, state TEXT NOT NULL, value BYTEA, "
+        "changed DOUBLE PRECISION NOT NULL, holder TEXT NOT NULL DEFAULT '', "
+        "owner TEXT NOT NULL DEFAULT '', code TEXT NOT NULL DEFAULT '', "
+        "since DOUBLE PRECISION NOT NULL DEFAULT 0)"
+    ),
+    "CREATE INDEX IF NOT EXISTS journal_changed ON journal (state, changed)",
+    "CREATE INDEX IF NOT EXISTS journal_owner ON journal (owner, state)",
+)
+_ASK = "INSERT INTO journal (id, state, changed) VALUES (:id, 'asked', :now) ON CONFLICT (id) DO NOTHING"
+_BEGIN = (
+    "INSERT INTO journal (id, state, holder, changed) VALUES (:id, 'running', :holder, :now) "
+    "ON CONFLICT (id) DO UPDATE SET state = 'running', holder = :holder, changed = :now "
+    "WHERE journal.state = 'asked' OR journal.holder = :holder RETURNING holder"
+)
+_FIND = "SELECT state, value, holder FROM journal WHERE id = :id"
+_IS_HELD = "SELECT 1 FROM leases WHERE holder = :holder AND until >= :now"
+_FINISH = (
+    "INSERT INTO journal (id, state, value, changed) VALUES (:id, 'done', :result, :now) "
+    "ON CONFLICT (id) DO UPDATE SET state = 'done', holder = '', value = :result, changed = :now "
+    "WHERE journal.state <> 'done'"
+)
+_WITHDRAW = "DELETE FROM journal WHERE id = :id AND holder = :holder"
+_SWEEP = "DELETE FROM journal WHERE state IN ('asked', 'running', 'done') AND changed < :old"
+_DROP_RESULTS = (
+    "UPDATE journal SET value = NULL WHERE id IN (SELECT id FROM (SELECT id, sum(length(value)) "
+    "OVER (ORDER BY changed DESC, id) AS total FROM journal WHERE state = 'done') AS sizes "
+    "WHERE total > :most)"
+)
+
+ActState = Literal["asked", "mine", "running", "done", "unknown"]
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    state: ActState
+    result: bytes | None = None
+    """Of an act that is done; None if it is no longer stored."""
+
+
+class Journal:
+    """Safe to share between threads. All methods raise `DatabaseFailed`."""
+
+    def __init__(self, database: Database, leases: Leases, seconds: float) -> None:
+        """A row is removed ``seconds`` after it has changed: then nothing may ask for its act again."""
+        self._database = database
+        self._leases = leases
+        self._seconds = seconds
+        self._held: dict[str, Lease] = {}
+        """The leases of the acts that this process makes, by key."""
+        self._has_new_results = False
+
+    def ask(self, key: str) -> None:
+        """A person is asked about an act, which `begin` may then begin."""
+        self._database.run(_ASK, id=key, now=self._database.now())
+
+    def begin(self, key: str) -> JournalEntry:
+        """*Mine*: the caller makes the act now. Otherwise what became of it."""
+        if (found := self.find(key)) is not None and found.state != "asked":
+            return found
+        lease = self._leases.take(f"act {key}")
+        if lease is None:
+            return JournalEntry("running")
+        values = {"id": key, "holder": lease.holder, "now": self._database.now()}
+        try:
+            if self._database.execute(_BEGIN, values, writes=True).rows:
+                self._held[key] = lease
+                return JournalEntry("mine")
+        finally:
+            if self._held.get(key) is not lease:
+                lease.release()
+        return self.find(key) or JournalEntry("running")
+
+    def find(self, key: str) -> JournalEntry | None:
+        """What is known of an act, which does not begin."""
+        row = self._database.one(_FIND, id=key)
+        if row is None:
+            return None
+        state, result, holder = row
+        if state == "running":
+            with self._database.transaction() as rows:  # by the clock that leases have
+                if rows.one(_IS_HELD, holder=holder, now=rows.now) is None:
+                    # `finish` writes the row before it releases the lease.
+                    state, result, _ = rows.one(_FIND, id=key) or ("running", None, "")
+                    state = "unknown" if state == "running" else state
+        return JournalEntry(state, None if result is None else bytes(result))
+
+    def finish(self, key: str, result: bytes) -> None:
+        """Store the result of an act: of one that was begun, or of a reader. The first result stays."""
+        self._database.run(_FINISH, id=key, result=result, now=self._database.now())
+        self._has_new_results = True
+        self.abandon(key)
+
+    def withdraw(self, key: str) -> None:
+        """An act that was begun was not made: another request may make it."""
+        if (lease := self._held.get(key)) is not None:
+            self._database.run(_WITHDRAW, id=key, holder=lease.holder)
+            self.abandon(key)
+
+    def abandon(self, key: str) -> None:
+        """This process cannot finish the act: from now on its outcome is unknown."""
+        if (lease := self._held.pop(key, None)) is not None:
+            lease.release()
+
+    def sweep(self) -> None:
+        """Remove old rows, and the oldest results above the budget, if this process has added any.
+
+        Raises `StoreUnavailable`.
+        """
+        if not self._has_new_results:
+            return
+        self._has_new_results = False
+        old = self._database.now() - self._seconds
+        with database_failures("Old acts cannot be removed"):
+            self._database.run(_SWEEP, old=old)
+            self._database.run(_DROP_RESULTS, most=MAX_RESULTS_BYTES)
