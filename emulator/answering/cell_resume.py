@@ -32,7 +32,7 @@ from emulator.programs.call_history import (
     unanswered_rounds,
 )
 from emulator.programs.ended import EndedProgram
-from emulator.programs.failures import FINAL, Failure
+from emulator.programs.failures import FINAL
 from emulator.programs.saved import parse_result, report_dropped
 from emulator.reply.reply_cell import PREFIX, run_events
 from emulator.reply.verdicts import CellResult, FinalReply

@@ -28,6 +28,8 @@ from sandbox.programs.server_process import Handle
 from sandbox.programs.slots import RunningSlots, WaitingSlots
 
 _PART = 256 * 1024
+_MOST_RESTING = 32 * 2**20
+"""Bytes of memory of a child that rests."""
 
 
 class ChildProcess:
@@ -87,10 +89,11 @@ class ChildProcess:
         """Let the child wait for the host from now on: it gives its running slot back and takes a waiting
         slot.
 
-        Returns False if none is free: the caller then closes the child, and replays its run later.
+        Returns False if none is free, or if the child is large: the caller then closes the child, and replays
+        its run later.
         """
         if self._state == "running":
-            if not self._waiting.acquire():
+            if self._handle.memory() > _MOST_RESTING or not self._waiting.acquire():
                 return False
             self._signal(signal.SIGSTOP)
             self._running.release(self._client)

@@ -1,12 +1,12 @@
 """Start one program server and ask it for children. Knows nothing of limits on their number, or of messages.
 
 A request is one byte and one descriptor, the child's socket; the answer is one byte and a pidfd of the
-child. The host never learns a pid: a pid may name another process once its owner has been reaped, a pidfd
-may not.
+child. The host acts on no pid: it may name another process once its owner has been reaped, a pidfd may not.
 """
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -42,11 +42,21 @@ class Handle:
 
     socket: socket.socket
     pidfd: int
+    inherited: int = 0
+    """Bytes of memory that it has from its server."""
 
     def send_signal(self, number: signal.Signals) -> None:
         """Does nothing if it has ended. Raises PermissionError if the host may not."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
+
+    def memory(self) -> int:
+        """Bytes of resident memory that it has more than its server; 0 if it has ended."""
+        with contextlib.suppress(OSError, StopIteration, ValueError):
+            facts = Path(f"/proc/self/fdinfo/{self.pidfd}").read_text().splitlines()
+            pid = next(line.split()[1] for line in facts if line.startswith("Pid:"))
+            return max(0, _anonymous(pid) - self.inherited)
+        return 0
 
     def kill(self) -> None:
         """As `send_signal`."""
@@ -90,6 +100,7 @@ class ServerProcess:
     def __init__(self, source: str, wrap: Wrap = list) -> None:
         """Start it and wait until it serves. Raises SandboxUnavailable."""
         self._lock = threading.Lock()
+        self._memory = 0
         try:
             self._control, theirs = socket.socketpair()
             with theirs, contextlib.ExitStack() as undo:
@@ -107,6 +118,8 @@ class ServerProcess:
         if word != DONE:
             self.close()
             raise SandboxUnavailable(f"the program server does not start: {reason}", FIX)
+        with contextlib.suppress(OSError):  # it has ended
+            self._memory = _anonymous(self.pid)
 
     def _read_start(self) -> tuple[bytes, str]:
         try:
@@ -129,7 +142,7 @@ class ServerProcess:
             with theirs, self._lock:
                 handle = self._request(PROBE if probe else RUN, theirs.fileno())
             ours.setblocking(False)
-            return Handle(ours, handle)
+            return Handle(ours, handle, self._memory)
         except BaseException:
             ours.close()
             raise
@@ -170,6 +183,12 @@ def _start(source: str, control: int, wrap: Wrap) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def _anonymous(pid: int | str) -> int:
+    """Bytes of resident memory of a process that are no file's. Raises OSError, ValueError."""
+    _, resident, of_files, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+    return (resident - of_files) * resource.getpagesize()
 
 
 def _no_process(reason: str) -> SandboxBusy:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from contextlib import closing
 from typing import Any
 
 import hypothesis
@@ -12,17 +11,12 @@ import openai
 import pytest
 from hypothesis import strategies as st
 
-from app import create_app
 from emulator.rendering.python_calls import literal
-from emulator.settings.settings import Settings
-from sandbox.engine import Limits
-from sandbox.programs.server import ProgramServer
 from tests.conftest import StartProxy
 from tests.support.agents import broken_prefixes, converse
 from tests.support.chat import calls, plain
 from tests.support.programs import CHAIN, LOCAL, TOOLS, result, started
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.serving import serve
 from tests.support.tools import function, strings
 
 
@@ -344,24 +338,6 @@ def test_a_sandbox_that_is_slow_on_resume_makes_an_ordinary_turn(
     assert answer.choices[0].message.content == "I see."
     prompt_text = last_prompt(upstream)
     assert 'check(id="a2")\non time' in prompt_text and "fail" not in prompt_text
-
-
-def test_a_sandbox_that_is_busy_on_resume_makes_an_ordinary_turn(
-    upstream: ScriptedUpstream,
-) -> None:
-    upstream.reply(block("x = check('a2')\nprint(x)"), "I see.")
-    settings = Settings(base_url=upstream.base_url, api_key="k", database=":memory:")
-    with (
-        closing(ProgramServer(Limits(), most=1)) as programs,
-        serve(create_app(settings, programs=programs)) as url,
-    ):
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
-        messages, message = started(client, "")
-        messages.append(result(message.tool_calls[0], "on time"))
-        with programs.open():
-            answer = plain(client, model="m", messages=messages, tools=TOOLS)
-    assert answer.choices[0].message.content == "I see."
-    assert 'check(id="a2")\non time' in last_prompt(upstream)
 
 
 # Long arguments

@@ -342,3 +342,11 @@ def test_a_program_sees_nothing_of_the_one_before(programs: ProgramServer) -> No
         "import json, builtins, sys\nprint([hasattr(m, 'kept') for m in (json, builtins, sys)])",
     )
     assert "[False, False, False]" in json.dumps(ended), ended
+
+
+def test_a_large_program_does_not_rest() -> None:
+    """Its run is replayed later: programs that wait would use the memory of the machine."""
+    with server() as (programs, _), programs.open() as child:
+        for code, rests in (("value = 1", True), ('kept = b"x" * (40 * 2**20)', False)):
+            child.ask({"code": code})
+            assert child.rest() == rests
