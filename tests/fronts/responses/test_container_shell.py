@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from sandbox.fences import probes
 from tests.support.responses_client import ask, ask_stream, check_events, fetch
 from tests.support.scripted import ScriptedUpstream
+from tests.support.tools import strings
 
 _PROBLEM = probes.problem()
 pytestmark = pytest.mark.skipif(_PROBLEM is not None, reason=f"no sandbox for kernels: {_PROBLEM}")
@@ -82,6 +84,28 @@ def test_a_failed_or_slow_command_reports_its_outcome(
         f'"outcome":{{"type":"{outcome["type"]}"'
         in upstream.requests[-1]["messages"][-1]["content"]
     )
+
+
+def test_a_repeated_request_runs_its_commands_once(proxy: str, upstream: ScriptedUpstream) -> None:
+    """Three times at the same time, and later: in a program that goes on with the client's result."""
+    status, data = fetch(f"{proxy}/v1/containers", {"name": "c"})
+    container = json.loads(data)["id"]
+    assert status == 200
+    reference = {"type": "container_reference", "container_id": container}
+    get = {"type": "function", "name": "get", "parameters": strings("x")}
+    asked = body({"type": "shell", "environment": reference}, get)
+    upstream.reply(
+        "```tool_code\na = get(x='1')\n"
+        "p = shell(commands=[f'echo {a} >> log; sleep 1; cat log'])\nget(x=p[0]['stdout'])\n```"
+    )
+    [first] = items(answer := ask(proxy, asked), "function_call")
+    output = {"type": "function_call_output", "call_id": first["call_id"], "output": "paid"}
+    request = {**asked, "previous_response_id": answer["id"], "input": [output]}
+    with ThreadPoolExecutor(3) as pool:
+        answers = [*pool.map(lambda _: ask(proxy, request), range(3)), ask(proxy, request)]
+    for answer in answers:
+        [called] = items(answer, "function_call")
+        assert json.loads(called["arguments"]) == {"x": "paid\n"}
 
 
 def test_the_conversation_keeps_its_container_and_the_start_of_its_prompt(
