@@ -244,7 +244,9 @@ class Answerer:
                 shown = [*state.standing.show_rest()]
                 if not (shown or state.sent or state.unfinished_block):
                     raise
-                words = f"No better reply came; an earlier one's words are the answer: {error.message}"
+                words = (
+                    f"No better reply came; an earlier one's words are the answer: {error.message}"
+                )
                 traces.note("no-better-reply", words, FIT)
                 yield from shown
                 yield Finish("length" if state.unfinished_block else "stop", state.usage)

@@ -30,6 +30,7 @@ from emulator.answering.ways.way import PromptInputs
 from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
 from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.call_results import matched_results
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.conversation.hosted_offer import (
     is_hosted,
@@ -199,7 +200,7 @@ class Pipeline:
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
             hosted = NO_HOSTED_TOOLS
         history = recall(self.store, client, chat, may_repeat_calls=bool(hosted.tools))
-        chat = chat.with_messages(history.recalled)
+        chat = chat.with_messages(matched_results(history.recalled))
         if chat.is_legacy:
             return chat, history, hosted, None
         chat, hosted = offer_hosted_tools(chat, hosted)
