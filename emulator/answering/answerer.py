@@ -319,7 +319,7 @@ class Answerer:
             yield ModelViewReport(view, of_cell=True, last=last)
             return None
         if isinstance(verdict, FinalReply):
-            note_mention(state.sent, reply.reasoning, self.request.toolset)
+            note_mention(reply.words, reply.reasoning, self.request.toolset)
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"

@@ -68,6 +68,8 @@ class ReplyReader:
         """White space after a block that is not decided yet."""
         self._misformed = ""
         self._answered = False
+        self.words = ""
+        """The answer, if it is words."""
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
         self.done = False
@@ -179,7 +181,8 @@ class ReplyReader:
             except FormatMismatch as error:
                 self._misformed = str(error)
                 return
-        self._answered = bool(rest or self.prose.sent)
+        self.words = self.prose.sent + rest
+        self._answered = bool(self.words)
         if rest:
             yield ContentDelta(rest)
 

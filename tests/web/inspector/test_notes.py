@@ -396,6 +396,33 @@ def test_the_list_shows_the_requests_with_tools_that_were_not_called(
     assert f"/inspector/requests/{call}" not in page
 
 
+CEILINGS: dict[str, tuple[list[tuple[int, int]], list[bool]]] = {
+    "a full context": ([(20_000, 4_051), (22_000, 4_051), (30_000, 4_049)], [False, True, True]),
+    "the same prompt again": ([(20_000, 4_051), (20_000, 4_051)], [False, False]),
+    "a tokenizer with longer tokens": ([(20_000, 4_051), (40_000, 8_100)], [False, False]),
+    "a prompt that fits": ([(8_000, 2_051), (22_000, 5_500)], [False, False]),
+}
+"""Characters of each prompt and the tokens that the server reports -> whether there is a note."""
+
+
+@pytest.mark.parametrize(("prompts", "expected"), CEILINGS.values(), ids=CEILINGS)
+def test_a_server_that_cuts_prompts_is_noticed(
+    inspect: Callable[..., Inspected],
+    upstream: ScriptedUpstream,
+    prompts: list[tuple[int, int]],
+    expected: list[bool],
+) -> None:
+    proxy = inspect()
+    for (characters, tokens), is_cut in zip(prompts, expected, strict=True):
+        usage = {"prompt_tokens": tokens, "completion_tokens": 3, "total_tokens": tokens + 3}
+        upstream.reply(Reply("Sunny.", usage=usage))
+        messages = user("word " * (characters // 5))
+        key = proxy.ask(messages=messages, tools=[], model=f"m-{prompts}")
+        found = noted(proxy, key)
+        assert ("prompt-cut" in found) == is_cut
+        assert ("OLLAMA_CONTEXT_LENGTH" in found and f"read {tokens:,}" in found) == is_cut
+
+
 def noted(proxy: Inspected, key: str) -> str:
     """The list of notes on the page."""
     page = proxy.get(f"/inspector/requests/{key}")[2]
