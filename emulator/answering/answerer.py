@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from emulator import traces
 from emulator.answering.cell_resume import resume_cell
 from emulator.answering.first_turn import first_turn
 from emulator.answering.model_habits import ModelHabits, ModelKey
@@ -64,8 +65,9 @@ from emulator.programs.saved import SavedProgram
 from emulator.reading.reply_splitter import ReasoningStart
 from emulator.reply.deltas import read_deltas
 from emulator.reply.draft import Draft
+from emulator.reply.mentions import note_mention
 from emulator.reply.quotations import Quotations
-from emulator.reply.recording import record_note, record_verdict
+from emulator.reply.recording import FIT, SAID_RUN, note_question, note_repair, record_verdict
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.verdicts import (
     CellResult,
@@ -242,7 +244,10 @@ class Answerer:
                 shown = [*state.standing.show_rest()]
                 if not (shown or state.sent or state.unfinished_block):
                     raise
-                record_note(f"No better reply came: {error.message}")
+                words = (
+                    f"No better reply came; an earlier one's words are the answer: {error.message}"
+                )
+                traces.note("no-better-reply", words, FIT)
                 yield from shown
                 yield Finish("length" if state.unfinished_block else "stop", state.usage)
             else:
@@ -278,6 +283,8 @@ class Answerer:
             state.sent += reply.prose.sent
             state.uses_label |= reply.draft.uses_label
             written = reply.text
+            if state.question is not None:
+                note_question(state.question, _answer_to_question(reply))
             if reply.says_run and state.standing is not None:
                 reply = state.standing
                 with translate_sandbox_errors():
@@ -312,6 +319,7 @@ class Answerer:
             yield ModelViewReport(view, of_cell=True, last=last)
             return None
         if isinstance(verdict, FinalReply):
+            note_mention(reply.words, reply.reasoning, self.request.toolset)
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
@@ -340,6 +348,8 @@ class Answerer:
             state.fields |= retry_fields
             state.way = JSON
         state.add_repair(reply, written, verdict)
+        if verdict.kind != "asked":
+            note_repair(verdict)
         return None
 
     def _seal(self, saved: SavedProgram, program: str) -> str:
@@ -410,6 +420,14 @@ class Answerer:
             return {}
         schema = reply_schema(toolset.tools, replace(policy, required=True))
         return constraint(field, schema) if schema else {}
+
+
+def _answer_to_question(reply: ReplyReader) -> str:
+    if reply.says_run:
+        return SAID_RUN
+    if reply.says_no:
+        return "said NO"
+    return "wrote a call" if reply.draft.calls else "did not say RUN"
 
 
 def _may_refuse_constraint(error: UpstreamFailed, fields: Mapping[str, Any]) -> bool:

@@ -28,6 +28,7 @@ from emulator.reading.diagnostics import render
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Reasoning, Text
 from emulator.reading.readers import Unreadable, read
 from emulator.reading.splitter import split
+from emulator.reply.mentions import note_mention
 from emulator.reply.quotations import Quotations
 from emulator.reply.verdicts import UnusableReply
 from emulator.settings.settings import Settings
@@ -132,6 +133,8 @@ def _judged(
     token = traces.current.set(trace)
     try:
         events = [*reading.feed(reply), *reading.close()]
+        if not any(isinstance(event, ToolCall) for event in events):
+            note_mention(reading.words, reading.reasoning, answer_request.toolset)
     finally:
         traces.current.reset(token)
     sections = [Section("Reply, as the proxy reads it", "\n\n".join(_parts(reply, draft.names)))]
@@ -144,6 +147,9 @@ def _judged(
         sections.append(Section("Calls", "none: the program ended without a call"))
     if draft.program.diagnostics:
         sections.append(Section("Diagnostics", render(draft.program.diagnostics)))
+    if trace.notes:
+        notes = (f"{one.words} {one.way_out}".rstrip() for one in trace.notes)
+        sections.append(Section("Notes", "\n".join(notes)))
     verdict = reading.verdict
     if isinstance(verdict, UnusableReply):
         state.add_repair(reading, reading.text, verdict)

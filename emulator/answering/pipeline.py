@@ -30,6 +30,7 @@ from emulator.answering.ways.way import PromptInputs
 from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
 from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.call_results import matched_results
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.conversation.hosted_offer import (
     is_hosted,
@@ -128,6 +129,7 @@ class Pipeline:
         chat = without_billing_lines(chat)
         if (trace := traces.current.get()) is not None:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
+            trace.offers_tools = bool(chat.tools or chat.functions)
             words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
             trace.question = _first_words(words)
             new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
@@ -198,7 +200,7 @@ class Pipeline:
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
             hosted = NO_HOSTED_TOOLS
         history = recall(self.store, client, chat, may_repeat_calls=bool(hosted.tools))
-        chat = chat.with_messages(history.recalled)
+        chat = chat.with_messages(matched_results(history.recalled))
         if chat.is_legacy:
             return chat, history, hosted, None
         chat, hosted = offer_hosted_tools(chat, hosted)
@@ -374,7 +376,8 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.tools = toolset.wire_names + (INTERPRETER,) * (request.interpreter is not None)
     trace.removed = request.unsupported_tools
     choice = chat.function_choice if chat.is_legacy else chat.tool_choice
-    trace.forbids_calls = choice == "none" and bool(chat.tools or chat.functions)
+    if choice == "none" and trace.offers_tools:
+        trace.add_note("calls-forbidden", 'tool_choice is "none", which forbids calls.')
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
@@ -404,6 +407,8 @@ def _report_unsupported(kinds: Sequence[str]) -> None:
     if not kinds:
         return
     log.info("unsupported tools removed", types=[kind[:64] for kind in kinds[:16]])
+    words = f"These tools cannot run here: {', '.join(kind[:64] for kind in kinds[:16])}."
+    traces.note("dropped-tools", words, "a function or an MCP server can replace them")
     for kind in kinds:
         label = next((name for name in _LABELED_TYPES if kind.startswith(name)), "other")
         metrics.TOOLS_DROPPED.labels(label).inc()

@@ -131,6 +131,9 @@ class RunningCalls:
         metrics.HOSTED_CALLS.labels(tool.kind, "failed" if result.is_error else "ran").inc()
         traces.record_span(f"{tool.kind} {tool.server}.{tool.name}"[:100], began)
         self.results[key] = result
+        if result.outcome == "unknown":
+            words = f"{tool.function_name} may have been made; its result is unknown."
+            traces.note("unknown-outcome", words, "look at the server before you ask for it again")
         yield from _finished(tool, key, result)
         if self._waiting:
             yield from self._start(*self._waiting.popleft())

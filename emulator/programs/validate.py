@@ -23,7 +23,7 @@ def check(program: Program, toolset: Toolset) -> list[Diagnostic]:
     """The errors in the calls of ``program``, in line order."""
     if _calls_only_tools(program, toolset):
         return []
-    found = [unknown.diagnostic for unknown in unknown_calls(program, toolset)]
+    found: list[Diagnostic] = [*unknown_calls(program, toolset)]
     for node in walk(program.tree):
         if len(found) >= MAX_DIAGNOSTICS:
             break
@@ -38,11 +38,11 @@ MAX_DIAGNOSTICS = 20
 
 
 @dataclass(frozen=True)
-class UnknownCall:
-    """A call of a function that does not exist; ``is_near`` if a tool has a similar name."""
+class UnknownCall(Diagnostic):
+    """A call of a function that does not exist."""
 
-    diagnostic: Diagnostic
-    is_near: bool
+    is_near: bool = False
+    """A tool has a similar name."""
 
 
 def unknown_calls(program: Program, toolset: Toolset) -> list[UnknownCall]:
@@ -88,4 +88,4 @@ def _unknown(node: ast.Call, name: str, program: Program, toolset: Toolset) -> U
     hint = f"did you mean {' or '.join(near)[:600]}?" if near else offered
     message = f'there is no function "{name}"'
     diagnostic = program.diagnostic(message, node.lineno, node.col_offset + 1, hint)
-    return UnknownCall(diagnostic, is_near=bool(near))
+    return UnknownCall(**vars(diagnostic), is_near=bool(near))

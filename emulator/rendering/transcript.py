@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from emulator.conversation.call_results import NO_RESULT
 from emulator.core.protocol import FunctionCall, Message
 from emulator.rendering.python_calls import fenced, summarize_call, write_call
 from emulator.tools.toolset import Toolset
@@ -77,14 +78,15 @@ def transcript(
     the model's own messages; without it only calls are rewritten, as Python."""
     rendered: list[ModelMessage] = []
     summaries: dict[str, str] = {}
+    answered = {one.tool_call_id or one.name for one in messages if _is_result(one)}
     at = 0
     for span in spans:
-        rendered += _rendered(messages[at : span.start], summaries, toolset, message)
+        rendered += _rendered(messages[at : span.start], summaries, answered, toolset, message)
         rendered += span.messages
         for one in messages[span.start : span.stop]:
             summaries |= _summaries(one, toolset)
         at = span.stop
-    return merged([*rendered, *_rendered(messages[at:], summaries, toolset, message)])
+    return merged([*rendered, *_rendered(messages[at:], summaries, answered, toolset, message)])
 
 
 def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str, RenderedResult]:
@@ -127,19 +129,24 @@ def joined(first: Any, second: Any) -> Any:
 def _rendered(
     messages: Sequence[Message],
     summaries: dict[str, str],
+    answered: Collection[str | None],
     toolset: Toolset,
     write: WriteMessage | None,
 ) -> list[ModelMessage]:
-    """``summaries``: call id -> summary; the calls of ``messages`` are added."""
+    """``summaries``: call id -> summary; the calls of ``messages`` are added. ``answered`` are those with a
+    result anywhere: the others have a line where it would stand."""
     rendered: list[ModelMessage] = []
     results: list[RenderedResult] = []
     parts: list[Any] = []
+    unanswered: list[str] = []
 
     def flush() -> None:
+        results.extend(RenderedResult(summaries[key], NO_RESULT) for key in unanswered)
+        unanswered.clear()
         if results:
             write_results = partial(render, "results.jinja", results=[*results])
             key = tuple((one.call, one.content) for one in results)
-            content = last_result.memo("results", key, write_results)
+            content = last.memo("results", key, write_results)
             rendered.append({"role": "user", "content": joined(content, [*parts])})
             results.clear()
             parts.clear()
@@ -149,13 +156,15 @@ def _rendered(
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.for_model.text))
             parts += message.other_parts
-            last_result = message
+            last = message
             continue
         flush()
+        last = message
         # Text parts become one text: not every chat template accepts a list.
         content: Any = message.content if message.other_parts else message.text
         if calls := [function for _, function in calls_of(message)]:
             summaries |= _summaries(message, toolset)
+            unanswered += [key for key, _ in calls_of(message) if key not in answered]
         if message.role == "assistant" and write is not None:
             content = write(message.text, calls, toolset)
         elif message.role == "assistant" and calls:

@@ -34,6 +34,7 @@ from emulator.reply.early_call import EarlyCall
 from emulator.reply.judge import (
     FAULTY,
     NO_CALL,
+    QUOTED,
     UNMARKED,
     BlockOutcome,
     Decision,
@@ -42,7 +43,7 @@ from emulator.reply.judge import (
 )
 from emulator.reply.question import Question
 from emulator.reply.quotations import Quotations
-from emulator.reply.recording import record_block, record_shown
+from emulator.reply.recording import note_shown, record_block
 from emulator.reply.reply_cell import ReplyCell
 from emulator.reply.reply_program import ReplyProgram, incomplete_call
 from emulator.reply.statement_reader import StatementReader
@@ -90,6 +91,8 @@ class Draft:
         """Blocks in a row about which the rest of the reply decides."""
         self._questioned_blocks: list[DraftBlock] = []
         """The blocks about which the model is asked."""
+        self._question_row = ""
+        """Why it is asked about the first of them."""
         self.withheld: list[DraftBlock] = []
         """The blocks that neither run nor are shown yet."""
         self._is_partial = False
@@ -181,7 +184,7 @@ class Draft:
         is_quoted = any(block.is_quoted for block in blocks)
         # A quotation's faults would teach the model to make a call of what another author wrote.
         faults = [] if is_quoted else [one for block in blocks for one in self.faults(block)]
-        question = Question(texts, is_quoted=is_quoted, has_faults=bool(faults))
+        question = Question(texts, is_quoted, bool(faults), self._question_row or QUOTED.row)
         return UnusableReply("asked", {"question": question, "diagnostics": faults})
 
     def saved_program(self) -> SavedProgram | None:
@@ -431,7 +434,8 @@ class Draft:
         if self.program.has_open_call:
             raise incomplete_call("it did not become a call")
         self.truncated_block = ""
-        record_shown(decision.row)
+        if decision.outcome is BlockOutcome.SHOWN and decision is not NO_CALL:
+            note_shown(decision.row)
         self._judge.remember_shown(block)
         self._is_partial |= block.has_run
         yield block.as_shown if decision is NO_CALL else self.shown(block)
@@ -441,8 +445,8 @@ class Draft:
     ) -> Iterator[AnswerEvent | str]:
         """Ask about a block. Among words it is shown at once; a whole reply and a marked block wait."""
         self._judge.has_asked = True
+        self._question_row = self._question_row or decision.row
         if place is Place.ALONE or block.is_marked:
-            record_shown(decision.row)
             self._withhold(block, is_asked=True)
         else:
             self._questioned_blocks.append(block)

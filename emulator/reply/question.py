@@ -45,6 +45,8 @@ class Question:
     """Another author wrote a part of it."""
     has_faults: bool = False
     """The question said why it cannot run."""
+    reason: str = ""
+    """The row of the judge that led to the question."""
 
     def read(self, text: str) -> Answer:
         """Read an answer, without its reasoning."""

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from emulator import traces
 from emulator.programs.program import Program
+from emulator.programs.validate import UnknownCall
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reading.readers import Statement, Unreadable
-from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
+from emulator.reply.question import Question
+from emulator.reply.verdicts import Fault, FinalReply, UnusableReply, Verdict
 from emulator.traces import RecordedBlock
+
+ANY_ACTS = 'a profile with acts = "any" runs every valid call of a model that never labels it'
+FIT = "`tool-emulator fit` finds the way of calling that suits this model"
+SAID_RUN = "said RUN"
+_REASONS: Mapping[Fault, str] = {
+    "invalid": "its code could not be used",
+    "required": "it had no call, which tool_choice requires",
+    "empty": "it was empty",
+    "output": "its code called no function",
+    "cut": "it was cut off in a call",
+    "format": "it had another form than response_format",
+}
+_WAYS: Mapping[Fault, str] = {
+    "cut": "raise max_tokens, or the context length of the model server",
+    "format": 'the setting response_format = "pass" leaves the format to the model server',
+}
+_MAX_QUOTED = 200
 
 
 def record_reply(pieces: list[str], reasoning: list[str]) -> None:
@@ -42,16 +61,34 @@ def record_run(
             turn.lines[key] = line
 
 
-def record_shown(rule: str) -> None:
-    """Record why a block that calls tools is shown to the user instead of run."""
-    if (turn := traces.current_turn()) is not None:
-        turn.shown_rule = rule
+def note_shown(row: str) -> None:
+    """Note that a block which calls tools is shown to the user instead of run."""
+    traces.note("shown", f"Code was shown to the user, not run: {row}.", ANY_ACTS)
 
 
-def record_note(note: str) -> None:
-    """Record why words are the answer, although the model was asked for another reply."""
-    if (turn := traces.current_turn()) is not None:
-        turn.note = note
+def note_question(question: Question, answer: str) -> None:
+    """``answer`` is what the model did then."""
+    [first, *_] = question.blocks[0].strip().splitlines() or [""]
+    code = f"{first[:_MAX_QUOTED]}{' ...' if question.blocks[0].strip() != first else ''}"
+    words = (
+        f"The model was asked whether `{code}` should run, because {question.reason}. It {answer}."
+    )
+    traces.note("asked", words, "" if answer == SAID_RUN else ANY_ACTS)
+
+
+def note_repair(verdict: UnusableReply) -> None:
+    """Note that the model is asked for a better reply."""
+    found = verdict.facts.get("diagnostics") or ()
+    first = found if isinstance(found, str) else next(map(_text, found), "")
+    fault = first.partition("\n")[0].removeprefix("error: ")[:_MAX_QUOTED]
+    reason = _REASONS[verdict.kind] + (f": {fault}" if fault else "")
+    words = f"The model was asked for another reply, because {reason}"
+    unknown = next((one for one in found if isinstance(one, UnknownCall)), None)
+    if unknown is None:
+        traces.note("repaired", f"{words}.", _WAYS.get(verdict.kind, FIT))
+    else:
+        way = "offer it, or say in the descriptions when to use the tools that are offered"
+        traces.note("unknown-name", f"{words} ({unknown.hint}).", way)
 
 
 def record_cell(code: str) -> None:

@@ -51,6 +51,8 @@ class ReplyReader:
         """The reply so far, until its answer to the question is known."""
         self.says_run = False
         """The reply answers that the blocks run which the model was asked about."""
+        self.says_no = False
+        """The reply answers that they do not."""
         self._splitter = splitter
         self._continuation = (
             Continuation(unfinished_block, draft.names) if unfinished_block else None
@@ -66,6 +68,8 @@ class ReplyReader:
         """White space after a block that is not decided yet."""
         self._misformed = ""
         self._answered = False
+        self.words = ""
+        """The answer, if it is words."""
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
         self.done = False
@@ -76,6 +80,11 @@ class ReplyReader:
     def text(self) -> str:
         """The reply so far as the model wrote it, without reasoning from a separate field."""
         return "".join(self._pieces)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return "".join(self._reasoning)
 
     @property
     def is_undecided(self) -> bool:
@@ -172,7 +181,8 @@ class ReplyReader:
             except FormatMismatch as error:
                 self._misformed = str(error)
                 return
-        self._answered = bool(rest or self.prose.sent)
+        self.words = self.prose.sent + rest
+        self._answered = bool(self.words)
         if rest:
             yield ContentDelta(rest)
 
@@ -225,7 +235,8 @@ class ReplyReader:
             return
         events, self._undecided = self._undecided, None
         answer = self._question.read("".join(event.raw for event in events))
-        is_final = answer is Answer.NO or self._question.is_quoted
+        self.says_no = answer is Answer.NO
+        is_final = self.says_no or self._question.is_quoted
         if answer is Answer.RUN:
             # Next to RUN only a marked block runs, instead of what was asked about.
             block = [] if is_final else self._marked_after_words(events)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from emulator.traces.answer_recorder import record_answer
 from emulator.traces.archive import Archive
+from emulator.traces.notes import Note, NoteKind
 from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
     RecordedBlock,
@@ -33,6 +34,7 @@ from emulator.traces.trace import (
     current,
     current_turn,
     event_recorder,
+    note,
     propagated_headers,
     record_sent,
     record_span,
@@ -44,6 +46,8 @@ from emulator.traces.traces import Traces
 
 __all__ = [
     "Archive",
+    "Note",
+    "NoteKind",
     "RecordedBlock",
     "RecordedCall",
     "ResumedProgram",
@@ -54,6 +58,7 @@ __all__ = [
     "current",
     "current_turn",
     "event_recorder",
+    "note",
     "propagated_headers",
     "record_answer",
     "record_sent",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from emulator.core.client_disconnect import has_disconnected
@@ -34,7 +34,10 @@ def record_answer(
                     _record_chunk(trace, event)
                 else:
                     _record_event(trace, event)
+                if isinstance(event, Finish):
+                    _note_end(trace)
                 yield event
+            _note_end(trace)
         except EmulatorError as error:
             if not has_disconnected():  # otherwise the disconnect itself stopped the answer
                 trace.set_error(error.message, error.code)
@@ -50,7 +53,8 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
         case ToolCall():
             _record_call(trace, event)
         case ApprovalRequested(call_id, _, name, arguments):
-            trace.unapproved.append(name)
+            words = f"{name} runs when the next request approves it."
+            trace.add_note("needs-approval", words, "send an mcp_approval_response")
             _record_call(trace, ToolCall(call_id, name, arguments))
         case HostedCallStarted(name=name):
             trace.call_count += 1
@@ -64,6 +68,33 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             return
     if trace.first_output is None:
         trace.first_output = trace.now()
+
+
+def _note_end(trace: Trace) -> None:
+    """Note an answer without a call for which the client offers tools."""
+    if trace.has_acted or not trace.tools:
+        return
+    if trace.finish_reason == "content_filter":
+        words = "The model server's content filter ended the reply."
+        trace.add_note("filtered", words, "only the server can allow more")
+    elif trace.finish_reason == "length":
+        turn = trace.turns[-1] if trace.turns else None
+        thinks = turn is not None and any(turn.reasoning) and not any(turn.reply)
+        place = "in its reasoning" if thinks else "before it made a call"
+        less = "ask for less reasoning (reasoning_effort), or " * thinks
+        way = f"{less}raise max_tokens or the context length of the model server"
+        trace.add_note("cut-off", f"The reply was cut off {place} (length).", way)
+    elif trace.offers_tools and not (trace.has_results or trace.why_no_call):
+        trace.add_note("no-call", "The model answered in words.", "; ".join(_ways_to_call(trace)))
+
+
+def _ways_to_call(trace: Trace) -> Iterator[str]:
+    yield 'tool_choice "required" (Messages: {"type": "any"}) asks for a call'
+    yield "`tool-emulator fit` finds the way of calling that suits this model"
+    if trace.mode == "native":
+        yield 'the setting tools = "emulate" asks the model for Python instead'
+    if trace.deferred:
+        yield "a higher tool_tokens describes more tools in the prompt"
 
 
 def _record_call(trace: Trace, call: ToolCall) -> None:

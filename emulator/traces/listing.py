@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from emulator.traces.notes import EXPLAINS_NO_CALL
 from emulator.traces.summary import TraceSummary
 
 ROWS_PER_PAGE = 50
@@ -14,6 +15,10 @@ _MAX_CHOICES = 50
 FILTERS: Mapping[str, Callable[[TraceSummary], bool]] = {
     "all": lambda _: True,
     "failed": lambda row: row.state == "failed",
+    "offered, not called": lambda row: (
+        not EXPLAINS_NO_CALL.isdisjoint(row.notes) and not row.called
+    ),
+    "asked": lambda row: "asked" in row.notes,
     "repaired": lambda row: row.repairs > 0,
     "saved": lambda row: row.turns_saved > 0,
     "running": lambda row: row.state == "running",

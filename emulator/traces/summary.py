@@ -51,6 +51,8 @@ class TraceSummary:
     """Ids of the calls that were sent."""
     resumed: tuple[str, ...] = ()
     """Ids of the earlier calls of the program that was resumed."""
+    notes: tuple[str, ...] = ()
+    """The kinds of its notes."""
     prompt: tuple[int, ...] = ()
     """A checksum of each message of the last turn."""
     body: bytes = b""
@@ -77,6 +79,7 @@ class TraceSummary:
             "called": tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),
             "calls": tuple(call.id for call in calls),
             "resumed": tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
+            "notes": tuple(dict.fromkeys(note.kind for note in trace.notes)),
             "prompt": checksums(turns[-1].messages) if turns else (),
         }
         for name in _FIELDS - values.keys():

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from emulator.core import json_codec
 from emulator.core.errors import ClientDisconnected
 from emulator.core.events import CodeFinished, ToolCall
+from emulator.traces.notes import EXPLAINS_NO_CALL, MAX_NOTES, Note, NoteKind
 
 State = Literal["running", "answered", "called", "failed", "left"]
 """``called``: the answer consists of calls; ``left``: the client disconnected first."""
@@ -121,10 +122,6 @@ class Turn:
     """Id of a call -> its line in ``program``."""
     cell: str = ""
     """Code for the interpreter."""
-    shown_rule: str = ""
-    """Why a block that calls tools was shown to the user instead of run."""
-    note: str = ""
-    """Why the answer ends with the words of a reply that was rejected."""
     verdict: str = ""
     """``answered``, ``ran`` (a cell), or why the reply was unusable: ``invalid``, ``required``, ..."""
     diagnostics: str = ""
@@ -198,10 +195,10 @@ class Trace:
     """How many of them the prompt only lists."""
     removed: tuple[str, ...] = ()
     """The types of the tools that cannot run here."""
+    offers_tools: bool = False
+    """The client offers tools of its own."""
     unavailable_servers: tuple[str, ...] = ()
     """The MCP servers of the settings whose tools are missing, because they could not be listed."""
-    forbids_calls: bool = False
-    """``tool_choice`` is none."""
     container: str = ""
 
     turns: list[Turn] = field(default_factory=list)
@@ -209,8 +206,6 @@ class Trace:
     turns_saved: int = 0
     calls: list[ToolCall] = field(default_factory=list)
     """The calls that were sent to the client, or for its approval."""
-    unapproved: list[str] = field(default_factory=list)
-    """Names of the hosted tools whose calls were sent for the client's approval."""
     waits: bool = False
     """A cell or a call waits for a person's approval."""
     call_count: int = 0
@@ -226,6 +221,7 @@ class Trace:
     """When the first call was sent."""
     times: list[tuple[str, float, float]] = field(default_factory=list)
     """Other steps that took time: name, begin, end."""
+    notes: list[Note] = field(default_factory=list)
     finish_reason: str = ""
     error: str = ""
     code: str = ""
@@ -290,6 +286,25 @@ class Trace:
     def set_error(self, message: str, code: str | None = None) -> None:
         self.error, self.code = message, code or ""
 
+    def add_note(self, kind: NoteKind, words: str, way_out: str = "") -> None:
+        """Add a note, once."""
+        note = Note.of(kind, words, way_out)
+        if note not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(note)
+
+    @property
+    def has_acted(self) -> bool:
+        """Return True if the answer has a call, runs code, or continues a program."""
+        ran = any(cell.status != "incomplete" for cell in self.cells)
+        return bool(self.call_count or ran or self.resumed)
+
+    @property
+    def why_no_call(self) -> list[Note]:
+        """The notes that say why the answer has no call."""
+        if self.has_acted:
+            return []
+        return [note for note in self.notes if note.kind in EXPLAINS_NO_CALL]
+
     def record_response(self, data: bytes) -> None:
         """Record bytes that are sent to the client."""
         if self.records_wire:
@@ -305,6 +320,12 @@ class Trace:
                 return False
             if self.status == ClientDisconnected.status or (disconnected and not self._has_outcome):
                 self.state = "left"
+                if self.tools and not self.has_acted:
+                    self.add_note(
+                        "client-left",
+                        "The client disconnected before the model called.",
+                        "if it timed out, let it wait longer",
+                    )
             elif self.error or self.status >= 400:
                 self.state = "failed"
             else:
@@ -351,6 +372,12 @@ def event_recorder() -> Callable[[Sequence[bytes]], None] | None:
         add(now(), b"\n\n".join(events))
 
     return record
+
+
+def note(kind: NoteKind, words: str, way_out: str = "") -> None:
+    """Add a note to the current request's trace."""
+    if (trace := current.get()) is not None:
+        trace.add_note(kind, words, way_out)
 
 
 @contextmanager

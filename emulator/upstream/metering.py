@@ -17,6 +17,7 @@ from emulator.core import json_codec, metrics
 from emulator.core.errors import UpstreamFailed
 from emulator.traces import Trace, Turn
 from emulator.upstream.interface import Messages, PassedOnResponse, Received, UpstreamReply
+from emulator.upstream.prompt_ceilings import PromptCeilings
 
 Spend = Callable[[int], None]
 """Charges a client for a number of tokens."""
@@ -24,6 +25,9 @@ Spend = Callable[[int], None]
 _CHARS_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_600
 """Of an image or a file, whatever its bytes: the most that Anthropic counts for an image ("Vision")."""
+_CEILINGS = PromptCeilings()
+_MIN_CEILING = 4 * 1024
+"""Characters: no server has a shorter context."""
 _BUFFERED = 64 * 1024
 _MAX_TOKENS = 10**9
 """A larger reported number is not believed."""
@@ -77,6 +81,8 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
     tools = turn.fields.get("tools") or ()
     turn.prompt_tokens = estimate_tokens(messages, tools) if prompt is None else prompt
+    if prompt is not None and len(turn.sent) > _CHARS_PER_TOKEN * prompt > _MIN_CEILING:
+        _note_cut(turn, prompt, estimate_tokens(messages, tools))
     written = tokens_of(received.characters)
     turn.completion_tokens = written if completion is None else completion
     # Some servers report usage with each chunk: before the end it is what they had counted so far.
@@ -85,6 +91,16 @@ def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
     turn.cached_tokens = _count(prompt_details, "cached_tokens") or 0
     completion_details = usage.get("completion_tokens_details") or {}
     turn.reasoning_tokens = _count(completion_details, "reasoning_tokens") or 0
+
+
+def _note_cut(turn: Turn, reported: int, estimated: int) -> None:
+    model = str(turn.fields.get("model") or "")
+    if _CEILINGS.is_cut(turn.upstream, model, reported, estimated):
+        prompt = f"a prompt of about {estimated:,}"
+        words = f"The server read {reported:,} tokens of {prompt}: its context is full."
+        traces.note(
+            "prompt-cut", words, "a larger context of the server (Ollama: OLLAMA_CONTEXT_LENGTH)"
+        )
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:

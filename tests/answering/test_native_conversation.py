@@ -48,7 +48,7 @@ def used(key: str) -> Json:
     return {"type": "tool_result", "tool_use_id": key, "content": "4"}
 
 
-NONE = "There is no result of this call."
+NONE = "No result of this call came."
 LOST = "The result of a call that is no longer part of this conversation:"
 CONVERSATIONS: list[tuple[str, Api, list[Json], list[Any]]] = [
     (

@@ -22,7 +22,7 @@ from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
 from emulator.reply.program_runs import ProgramRuns
 from emulator.reply.quotations import Quotations
-from emulator.reply.recording import record_verdict
+from emulator.reply.recording import note_repair, record_verdict
 from emulator.reply.reply_program import ReplyProgram
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.sent_names import SentNames
@@ -129,6 +129,7 @@ class _NativeAnswer:
             if self._attempt >= settings.repair_attempts:
                 raise model_failed(verdict, _diagnostics(verdict), self._attempt)
             metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
+            note_repair(verdict)
             self._attempt += 1
             self._messages = [*self._messages, *_repair_messages(turn, verdict)]
         yield self._relay(turn.end(length=too_long))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from emulator.conversation.call_results import NO_RESULT
 from emulator.core.protocol import Message
 
-_NO_RESULT = "There is no result of this call."
 _UNKNOWN_CALL = "The result of a call that is no longer part of this conversation:"
 
 
@@ -43,7 +43,7 @@ def _completed(group: list[Message]) -> list[Message]:
     missing = [call.id for call in group[0].tool_calls or () if call.id not in results]
     return [
         *group,
-        *(Message(role="tool", tool_call_id=key, content=_NO_RESULT) for key in missing),
+        *(Message(role="tool", tool_call_id=key, content=NO_RESULT) for key in missing),
     ]
 
 

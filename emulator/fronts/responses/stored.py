@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from emulator import traces
 from emulator.core import json_codec, metrics
 from emulator.core.errors import BadRequest, NotFound
 from emulator.core.events import AnswerEvent, UpstreamAccepted
@@ -108,7 +109,7 @@ class StoredResponses:
             value = json_codec.dumps({"response": response, "input": input_items})
         if len(value) > MAX_VALUE_BYTES:
             log.warning("response not saved: it is too large", bytes=len(value))
-            metrics.NOT_STORED.inc()
+            _note_not_stored("it is too large")
             return False
         key = _key(client, response["id"])
         try:
@@ -119,7 +120,7 @@ class StoredResponses:
                 self._responses.put({key: value})
         except DatabaseFailed as error:
             log.warning("response not saved", reason=str(error))
-            metrics.NOT_STORED.inc()
+            _note_not_stored("the database failed")
             self.problem = str(error)
             return False
         self.problem = ""
@@ -297,6 +298,12 @@ def _read(value: bytes) -> StoredResponse | None:
 def _is_live(value: bytes | None) -> bool:
     stored = None if value is None else _read(value)
     return stored is None or stored.response.get("status") in LIVE
+
+
+def _note_not_stored(why: str) -> None:
+    metrics.NOT_STORED.inc()
+    words = f"The response was not stored, because {why}: its id cannot continue the conversation."
+    traces.note("not-stored", words, "send the whole conversation with the next request")
 
 
 def _key(client: str, key: str) -> str:

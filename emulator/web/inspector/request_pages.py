@@ -21,7 +21,6 @@ from emulator.web.inspector import program_view, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.fronts import path_of
 from emulator.web.inspector.rendering import HEADERS, Pages
-from emulator.web.inspector.why_no_call import why_no_call
 from emulator.web.routes.replies import body_as, json_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
@@ -113,7 +112,7 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: Archive) -> None
         return pages.page(
             f"{view}.html", viewer=viewer(), trace=trace, view=view, views=VIEWS, here="requests",
             steps=related.steps, earlier=related.earlier, later=related.later,
-            replays=bool(path_of(trace.path)), why=why_no_call(trace),
+            replays=bool(path_of(trace.path)),
             **_values(view, trace, related, recorded),
         )  # fmt: skip
 

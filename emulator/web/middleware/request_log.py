@@ -93,6 +93,7 @@ def log_answer(trace: Trace) -> None:
         "tokens_out": trace.tokens_out,
         "tokens_estimated": trace.is_estimated or None,
         "code": trace.code,
+        "notes": [*dict.fromkeys(note.kind for note in trace.notes)] or None,
     }
     if trace.mode == "passed" or trace.cell:
         omitted = (

@@ -150,6 +150,8 @@ def _request(trace: Trace) -> Attributes:
         "emulator.turns_saved": trace.turns_saved,
         "error.type": trace.code[:_MAX_CHARS],
     }
+    if trace.notes:
+        attributes["emulator.notes"] = [*dict.fromkeys(note.kind for note in trace.notes)]
     return {name: value for name, value in attributes.items() if value != ""}
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed")
 Model = TypeVar("Model", bound=BaseModel)
 _ORDER_HEADER = "x-emulator-order"
+_MAX_NOTES = 8
 _ORDERS: tuple[Order, ...] = get_args(Order)
 
 
@@ -129,9 +130,14 @@ def with_answer_headers(response: Response, first: object, omitted: Omitted) -> 
     ``first`` is the answer's first event, or None if it did not arrive in time.
     """
     trace = traces.current.get()
-    named = {
+    if omitted.names and trace is not None:
+        listed = _as_header(omitted.names)
+        trace.add_note("ignored-fields", f"These fields and betas have no effect: {listed}.")
+    notes = () if trace is None else tuple(dict.fromkeys(one.kind for one in trace.notes))
+    named: dict[str, tuple[str, ...]] = {
         "x-emulator-dropped-tools": omitted.tools,
         "x-emulator-ignored": omitted.names,
+        "x-emulator-notes": notes[:_MAX_NOTES],
         "x-emulator-unavailable-tools": trace.unavailable_servers if trace is not None else (),
     }
     for header, names in named.items():

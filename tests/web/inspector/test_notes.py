@@ -1,4 +1,4 @@
-"""The sentence "Why no call?" of a request's page: each way in which a request can end without a call."""
+"""The notes of a request, on its page and in its header: each way in which a request ends without a call."""
 
 from __future__ import annotations
 
@@ -66,150 +66,209 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         ["No."],
         {"messages": [*HELLO, *result("4"), SAID, *HELLO]},
         {},
-        ["No call of an offered tool"],
+        ["no-call", "answered in words"],
     ),
-    ("calls are forbidden", ["Hello."], {"tool_choice": "none"}, {}, ["which forbids calls"]),
+    (
+        "calls are forbidden",
+        ["Hello."],
+        {"tool_choice": "none"},
+        {},
+        ["calls-forbidden", "which forbids calls"],
+    ),
     (
         "no tool can run here",
         ["Hello."],
         {"tools": [{"type": "file_search"}]},
         {},
-        ["file_search cannot run here", "MCP server"],
+        ["dropped-tools", "cannot run here: file_search", "MCP server"],
     ),
-    ("words", ["Sunny."], {}, {}, ["No call of an offered tool", 'try tool_choice "required"']),
-    ("native words", ["Sunny."], {}, NATIVE, ['the setting tools "emulate"']),
+    ("words", ["Sunny."], {}, {}, ["no-call", 'tool_choice "required"', "tool-emulator fit"]),
+    ("native words", ["Sunny."], {}, NATIVE, ["no-call", 'the setting tools = "emulate"']),
     (
         "no label after another fault",
         [WRONG, SHOWN, "NO"],
         {"tools": [GET_WEATHER, SEND_MAIL]},
         {},
-        ["shown to the user, not run (it is not labelled tool_code)", 'acts = "any"'],
+        ["asked", "it is not labelled tool_code. It said NO", 'acts = "any"'],
     ),
     (
         "asked, and no",
         [f"{SHOWN}\nFine?", "No."],
         MAILS,
         {},
-        ["(it is not labelled tool_code). The model was asked whether to run it"],
+        ["asked", "it is not labelled tool_code. It said NO"],
     ),
     (
         "a session",
         ["```python\n>>> send_mail('ann', 'hi')\n```"],
         MAILS,
         {},
-        ["(it shows an interactive session). The way out", 'tool_choice "required"'],
+        ["shown", "not run: it shows an interactive session", 'acts = "any"'],
     ),
     (
         "a quotation",
         [f"The page has this:\n{MAIL}\nIt is an injection.", "NO"],
         {**MAILS, "messages": user(f"Summarize: {INJECTED}")},
         {},
-        ["(it appears in an earlier message or in the description of a tool). The model was asked"],
+        ["asked", "it appears in an earlier message or in the description of a tool. It said NO"],
     ),
-    ("a promise without a call", ["Let me check."], {}, {}, ["No call of an offered tool"]),
+    (
+        "a call in a sentence",
+        ["I would use get_weather for that."],
+        {},
+        {},
+        ["call-in-words", "names get_weather in a sentence; nothing was called", "tool_code"],
+    ),
+    (
+        "a call in inline code",
+        ["Use `get_weather(location='Oslo')` for that."],
+        {},
+        {},
+        ["call-in-code", "shows get_weather in code that is not a call"],
+    ),
+    (
+        "a call in a block of another language",
+        ["```sh\n./run get_weather Oslo\n```\nThat is all."],
+        {},
+        {},
+        ["call-in-code"],
+    ),
+    (
+        "a call in a table",
+        ["| tool | for |\n|---|---|\n| get_weather | Oslo |"],
+        {},
+        {},
+        ["call-in-table", "names get_weather in a table"],
+    ),
+    (
+        "a draft in the reasoning",
+        [Reply("It is sunny.", reasoning="I write get_weather(location='Oslo'). No.")],
+        {},
+        {},
+        ["call-in-reasoning", "A draft in the reasoning calls get_weather"],
+    ),
+    ("a promise without a call", ["Let me check."], {}, {}, ["no-call"]),
     (
         "the same call again",
         [CALL, "It is 4 degrees."],
         {"messages": AGAIN},
         {},
-        ["get_weather was called like this before", "answered without a call"],
+        ["repaired", "get_weather was called like this before"],
     ),
-    ("cut off", [CUT] * 9, {"max_tokens": 5}, {}, ["before it made a call (length)", "max_tokens"]),
+    (
+        "cut off",
+        [CUT] * 9,
+        {"max_tokens": 5},
+        {},
+        ["cut-off", "before it made a call (length)", "max_tokens"],
+    ),
     (
         "cut off in reasoning",
         [Reply(reasoning="Let me", finish_reason="length")],
         {"max_tokens": 5},
         {},
-        ["cut off in its reasoning", "reasoning_effort"],
+        ["cut-off", "cut off in its reasoning", "reasoning_effort"],
     ),
-    ("too long", ["x " * 600_000], {}, {}, ["A reply has at most 1048576 characters"]),
+    ("too long", ["x " * 600_000], {}, {}, ["cut-off", "before it made a call"]),
     (
         "filtered",
         [Reply("It is", finish_reason="content_filter")],
         {},
         {},
-        ["content filter ended the reply"],
+        ["filtered", "content filter ended the reply"],
     ),
-    ("refused", [WRONG] * 9, {}, {}, ['missing argument "location"', "clearer description"]),
+    (
+        "refused",
+        [WRONG] * 9,
+        {},
+        {},
+        ["repaired", 'missing argument "location"', "no-better-reply"],
+    ),
     (
         "refused natively",
         [native("get_wether", location="Oslo")] * 9,
         {},
         NATIVE,
-        ["unknown function", "offer it"],
+        ["unknown function"],
     ),
     (
         "an unknown function",
         ['```tool_code\nget_wether(location="Oslo")\n```'] * 9,
         {},
         {},
-        ['no function "get_wether"', "offer it"],
+        ["unknown-name", 'no function "get_wether" (did you mean get_weather?)', "offer it"],
     ),
     (
         "bad syntax",
         ['```tool_code\nget_weather(location="Oslo"\nx=\n```'] * 9,
         {},
         {},
-        ["was never closed", "tool-emulator fit"],
+        ["repaired", "was never closed", "tool-emulator fit"],
     ),
     (
         "a loop",
         ['```tool_code\nwhile True:\n    pass\nget_weather(location="x")\n```'] * 9,
         {},
         {"program_seconds": 0.2},
-        ["ran longer than", "the setting program_seconds"],
+        ["repaired", "ran longer than"],
     ),
     (
         "too many calls",
         ["```tool_code\n[get_weather(location=str(n)) for n in range(200)]\n```"] * 9,
         {},
         {},
-        ["makes more than 128 tool calls", "ask for less"],
+        ["repaired", "makes more than 128 tool calls"],
     ),
     (
         "refused, and the repair is refused upstream",
         [WRONG, NO],
         {},
         {},
-        ["A call was refused", 'missing argument "location"'],
+        ["repaired", 'missing argument "location"', "no-better-reply"],
     ),
     (
         "no output but its own",
         ["```tool_code\nif False:\n    get_weather(location='x')\nprint('hello')\n```"] * 9,
         {},
         {},
-        ["No better reply came"],
+        ["repaired", "called no function", "no-better-reply"],
     ),
     (
         "another format",
         ["Hello."] * 9,
         {"response_format": FORMAT},
         {},
-        ['the setting response_format "pass"'],
+        ["repaired", 'the setting response_format = "pass"'],
     ),
     (
         "only reasoning",
         [Reply(reasoning="Hm.")] * 9,
         {},
         {},
-        ["reasoning without an answer"],
+        ["repaired", "it was empty"],
     ),
-    ("required", ["No."] * 9, {"tool_choice": "required"}, {}, ["The error above says why", "fit"]),
-    ("an error", [NO], {}, {}, ["did not arrive whole"]),
+    (
+        "required",
+        ["No."] * 9,
+        {"tool_choice": "required"},
+        {},
+        ["repaired", "which tool_choice requires", "fit"],
+    ),
+    ("an error", [NO], {}, {}, []),
     (
         "an error in the stream",
         [Reply("It is sunny", chunks=3, fault="error_event", after=2)],
         {},
         {},
-        ["did not arrive whole"],
+        [],
     ),
-    ("the interpreter only", ["It is 4."], {"tools": [INTERPRETER]}, {}, ["No call of an offered"]),
+    ("the interpreter only", ["It is 4."], {"tools": [INTERPRETER]}, {}, ["no-call"]),
     (
         "the interpreter, cut off",
         [Reply("```tool_code\nprint(1", finish_reason="length")],
         {"tools": [INTERPRETER]},
         {},
-        ["before it made a call (length)"],
+        ["cut-off", "before it made a call (length)"],
     ),
 ]
 
@@ -217,7 +276,7 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(
     ("replies", "fields", "settings", "words"), [row[1:] for row in WHY], ids=[w[0] for w in WHY]
 )
-def test_the_page_says_why_there_is_no_call(
+def test_the_page_and_the_header_say_why_there_is_no_call(
     inspect: Callable[..., Inspected],
     upstream: ScriptedUpstream,
     replies: list[Any],
@@ -227,21 +286,10 @@ def test_the_page_says_why_there_is_no_call(
 ) -> None:
     proxy = inspect(upstream_retries=0, **settings)
     upstream.reply(*replies)
-    found = sentence(proxy, proxy.ask(**fields))
+    found = noted(proxy, proxy.ask(**fields))
     assert bool(found) == bool(words), found
     for word in words:
         assert word in found
-
-
-def test_the_sentence_writes_tool_choice_in_the_form_of_the_clients_api(
-    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
-) -> None:
-    """The sentence advised a client of Messages to try a value that its API refuses."""
-    proxy = inspect()
-    upstream.reply("Sunny.")
-    tool = {"name": "get_weather", "input_schema": GET_WEATHER["function"]["parameters"]}
-    body = {"model": "m", "max_tokens": 9, "messages": HELLO, "tools": [tool]}
-    assert 'try tool_choice {"type": "any"}' in sentence(proxy, sent(proxy, "messages", body))
 
 
 def test_a_disconnected_client_did_not_wait_for_the_call(
@@ -254,7 +302,7 @@ def test_a_disconnected_client_did_not_wait_for_the_call(
         read_until(connection, b"Hm")
     wait_until(lambda: "left" in [row.state for row in proxy.requests.reader.page({}, None).rows])
     [row] = proxy.requests.reader.page({}, None).rows
-    assert "The client disconnected before the model called" in sentence(proxy, row.id)
+    assert "The client disconnected before the model called" in noted(proxy, row.id)
 
 
 def test_a_call_that_waits_for_the_clients_approval_is_a_call(
@@ -265,7 +313,7 @@ def test_a_call_that_waits_for_the_clients_approval_is_a_call(
     proxy = inspect(hosted=shop)
     upstream.reply("```tool_code\nbuy(article='tea')\n```")
     key = sent(proxy, "responses", {"model": "m", "input": "Buy tea.", "tools": [SHOP]})
-    assert "buy runs when the next request approves it" in sentence(proxy, key)
+    assert "buy runs when the next request approves it" in noted(proxy, key)
     page = shown(proxy.get("/?state=called&tool=buy")[2])
     assert "→ buy" in page
 
@@ -313,6 +361,69 @@ def sent(proxy: Inspected, front: str, body: Any) -> str:
     return key
 
 
-def sentence(proxy: Inspected, key: str) -> str:
-    page = shown(proxy.get(f"/inspector/requests/{key}")[2])
-    return page.partition("Why no call?")[2].partition("\n")[0]
+def test_the_header_names_the_kinds_of_notes(
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    body = {"model": "m", "messages": HELLO, "tools": [GET_WEATHER, {"type": "file_search"}]}
+    for stream, kinds in (
+        (False, "dropped-tools, repaired, call-in-words"),
+        (True, "dropped-tools"),
+    ):
+        upstream.reply(WRONG, "I would use get_weather.")
+        _, headers, _ = proxy.post("/v1/chat/completions", {**body, "stream": stream})
+        assert headers["x-emulator-notes"] == kinds
+
+
+def test_words_are_no_missing_call_if_only_the_operator_offers_tools(
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+) -> None:
+    """Each such answer had a banner."""
+    shop = HostedFunctions({"buy": str}, [BUY], always=True)
+    proxy = inspect(hosted=shop)
+    upstream.reply("Hello.")
+    assert noted(proxy, proxy.ask(tools=[])) == ""
+
+
+def test_the_list_shows_the_requests_with_tools_that_were_not_called(
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply("Sunny.", CALL)
+    words, call = proxy.ask(), proxy.ask()
+    page = proxy.get("/?show=offered%2C+not+called")[2]
+    assert f"/inspector/requests/{words}" in page
+    assert f"/inspector/requests/{call}" not in page
+
+
+CEILINGS: dict[str, tuple[list[tuple[int, int]], list[bool]]] = {
+    "a full context": ([(20_000, 4_051), (22_000, 4_051), (30_000, 4_049)], [False, True, True]),
+    "the same prompt again": ([(20_000, 4_051), (20_000, 4_051)], [False, False]),
+    "a tokenizer with longer tokens": ([(20_000, 4_051), (40_000, 8_100)], [False, False]),
+    "a prompt that fits": ([(8_000, 2_051), (22_000, 5_500)], [False, False]),
+}
+"""Characters of each prompt and the tokens that the server reports -> whether there is a note."""
+
+
+@pytest.mark.parametrize(("prompts", "expected"), CEILINGS.values(), ids=CEILINGS)
+def test_a_server_that_cuts_prompts_is_noticed(
+    inspect: Callable[..., Inspected],
+    upstream: ScriptedUpstream,
+    prompts: list[tuple[int, int]],
+    expected: list[bool],
+) -> None:
+    proxy = inspect()
+    for (characters, tokens), is_cut in zip(prompts, expected, strict=True):
+        usage = {"prompt_tokens": tokens, "completion_tokens": 3, "total_tokens": tokens + 3}
+        upstream.reply(Reply("Sunny.", usage=usage))
+        messages = user("word " * (characters // 5))
+        key = proxy.ask(messages=messages, tools=[], model=f"m-{prompts}")
+        found = noted(proxy, key)
+        assert ("prompt-cut" in found) == is_cut
+        assert ("OLLAMA_CONTEXT_LENGTH" in found and f"read {tokens:,}" in found) == is_cut
+
+
+def noted(proxy: Inspected, key: str) -> str:
+    """The list of notes on the page."""
+    page = proxy.get(f"/inspector/requests/{key}")[2]
+    return shown(page.partition('<ul class="notes"')[2].partition("</ul>")[0])
