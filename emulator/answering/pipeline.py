@@ -8,7 +8,6 @@ answers here, streaming or not. Knows nothing of chunks, items or Flask.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -65,6 +64,7 @@ from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
 from emulator.settings.settings import Order, Settings
 from emulator.storage.files import Files
+from emulator.traces.summary import first_words
 from emulator.traces.trace import Mode
 from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.retries import may_succeed_elsewhere
@@ -78,10 +78,6 @@ chosen_profile: ContextVar[str] = ContextVar("chosen_profile", default="")
 """The name of the profile for the current request, instead of the one that the model's name chooses."""
 
 _ANOTHER_MODEL = "start the proxy in front of another model, --base-url URL."
-_MAX_QUESTION = 1000
-"""Characters of a question that are read for the inspector's list."""
-_SHOWN_QUESTION = 100
-_PARTIAL_WORD = re.compile(r"[!-~]+\Z")
 # The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
 _LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
@@ -131,7 +127,7 @@ class Pipeline:
             trace.model, trace.streamed = chat.model, bool(chat.stream)
             trace.offers_tools = bool(chat.tools or chat.functions)
             words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
-            trace.question = _first_words(words)
+            trace.question = first_words(words)
             new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
             trace.has_results = any(message.role in ("tool", "function") for message in new)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
@@ -381,14 +377,6 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
-
-
-def _first_words(text: str) -> str:
-    """A key must not be cut in two, since a part of it would not be hidden; other scripts need no spaces."""
-    first = " ".join(text[:_MAX_QUESTION].split())
-    if len(text) <= _MAX_QUESTION and len(first) <= _SHOWN_QUESTION:
-        return first
-    return f"{_PARTIAL_WORD.sub('', first[:_SHOWN_QUESTION]).rstrip()} …".lstrip()
 
 
 def _is_output(event: AnswerEvent) -> bool:

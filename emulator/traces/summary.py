@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,6 +14,9 @@ from emulator.core import json_codec
 from emulator.core.front_paths import front_of
 from emulator.traces.trace import State, Trace
 
+_MAX_READ, _MAX_SHOWN = 1000, 100
+"""Characters of a text whose first words are shown."""
+_PARTIAL_WORD = re.compile(r"[!-~]+\Z")
 _MAX_CHARS = 500
 """Of a text from outside: a model's name, an error."""
 
@@ -53,6 +57,8 @@ class TraceSummary:
     """Ids of the earlier calls of the program that was resumed."""
     notes: tuple[str, ...] = ()
     """The kinds of its notes."""
+    reply: str = ""
+    """The first words of the model's last reply, as `Trace.question`."""
     prompt: tuple[int, ...] = ()
     """A checksum of each message of the last turn."""
     body: bytes = b""
@@ -79,6 +85,7 @@ class TraceSummary:
             "called": tuple(dict.fromkeys([*(call.name for call in calls), *trace.hosted])),
             "calls": tuple(call.id for call in calls),
             "resumed": tuple(call.id for call in trace.resumed.calls) if trace.resumed else (),
+            "reply": first_words("".join([*turns[-1].reply])) if turns else "",
             "notes": tuple(dict.fromkeys(note.kind for note in trace.notes)),
             "prompt": checksums(turns[-1].messages) if turns else (),
         }
@@ -98,6 +105,14 @@ class TraceSummary:
 
 _FIELDS = {field.name for field in fields(TraceSummary)}
 _SUMMARIES = TypeAdapter(TraceSummary)
+
+
+def first_words(text: str) -> str:
+    """A key must not be cut in two, since a part of it would not be hidden; other scripts need no spaces."""
+    first = " ".join(text[:_MAX_READ].split())
+    if len(text) <= _MAX_READ and len(first) <= _MAX_SHOWN:
+        return first
+    return f"{_PARTIAL_WORD.sub('', first[:_MAX_SHOWN]).rstrip()} …".lstrip()
 
 
 def checksums(messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:

@@ -6,12 +6,14 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from operator import eq
 from typing import Any, Literal
 
 from emulator.traces import Turn
 
+TURN = "turn"
+_STARTS = 100
 _MAX_LINES = 2000
 """Longest texts that are compared line by line: the worst case of `difflib` is their product."""
 
@@ -27,6 +29,11 @@ class MessageView:
     diff: tuple[DiffLine, ...] = ()
     """For ``changed``: the difference from the message at the same place in the prompt before."""
 
+    @property
+    def start(self) -> str:
+        """How the text begins, in one line."""
+        return " ".join(self.text[: 2 * _STARTS].split())[:_STARTS]
+
 
 @dataclass(frozen=True)
 class PromptView:
@@ -38,9 +45,22 @@ class PromptView:
     chars: int = 0
 
     @property
+    def prefix(self) -> list[MessageView]:
+        """The messages that begin the prompt before, too."""
+        return [*takewhile(_is_cached, self.messages)]
+
+    @property
+    def rest(self) -> list[MessageView]:
+        return [*dropwhile(_is_cached, self.messages)]
+
+    @property
     def share(self) -> int:
         """Percentage of the prompt that a prefix cache could reuse."""
         return round(100 * self.cached / self.chars) if self.chars else 0
+
+
+def _is_cached(message: MessageView) -> bool:
+    return message.state == "cached"
 
 
 def prompt_view(turn: Turn, before: Turn | None, label: str) -> PromptView:
@@ -49,13 +69,16 @@ def prompt_view(turn: Turn, before: Turn | None, label: str) -> PromptView:
     old = [] if before is None else [(str(m.get("role", "")), text_of(m)) for m in before.messages]
     shown: list[MessageView] = []
     cached, same = 0, True
+    is_own = label == TURN
+    """The prompt before is of the same conversation: with another one only the prefix is compared."""
     for place, (role, text) in enumerate(texts):
         other = old[place] if place < len(old) else None
         if same and other == (role, text):
             cached += len(text)
+            is_own = is_own or role not in ("system", "developer")
             shown.append(MessageView(role, text, "cached"))
             continue
-        if same and other is not None and other[0] == role:
+        if same and is_own and other is not None and other[0] == role:
             cached += sum(takewhile(bool, map(eq, other[1], text)))
             shown.append(MessageView(role, text, "changed", tuple(diff(other[1], text))))
         else:

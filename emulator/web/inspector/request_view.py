@@ -9,7 +9,7 @@ from emulator.core.json_codec import NotJSON, loads
 from emulator.traces import Span, Trace, Turn, timeline
 from emulator.traces.trace import WireLog
 from emulator.web.inspector.program_view import ProgramView, program_view
-from emulator.web.inspector.prompt_view import DiffLine, PromptView, diff, prompt_view
+from emulator.web.inspector.prompt_view import TURN, DiffLine, PromptView, diff, prompt_view
 
 MAX_EVENTS = 500
 
@@ -70,7 +70,7 @@ def turns(trace: Trace, before: Turn | None, label: str) -> Iterator[TurnView]:
             reply_of(turn),
             program,
         )
-        before, label = turn, "turn"
+        before, label = turn, TURN
 
 
 def reply_of(turn: Turn) -> str:

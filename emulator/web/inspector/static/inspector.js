@@ -125,7 +125,7 @@ document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
   localStorage.setItem("theme", root.dataset.theme);
 });
 
-// Keys: / focuses the search, j and k move through the rows.
+// Keys: / focuses the search, j and k move through the rows, ? shows them.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
   const rows = [...document.querySelectorAll(".requests tbody a")];
@@ -133,6 +133,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && document.getElementById("q")) document.getElementById("q").focus();
   else if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
   else if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
+  else if (event.key === "?") notify("Keys: / search, j and k next and previous request, ? this list.");
   else return;
   event.preventDefault();
 });
