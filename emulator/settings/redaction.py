@@ -13,6 +13,7 @@ words. Knows no setting by its name.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
@@ -61,13 +62,21 @@ def shown_text(text: str) -> str:
 
 
 def redactor(*values: Any) -> Callable[[str], str]:
-    """Return a function that hides the secrets of ``values``, settings or parts of them, in a text."""
-    secrets = {text for value in values for text in _secrets(value) if len(text) >= _MIN_CHARS}
+    """Return a function that hides the secrets of ``values``, settings or parts of them, in a text, also as
+    JSON writes them."""
+    written = {text for value in values for text in _secrets(value) if len(text) >= _MIN_CHARS}
+    secrets = {form for text in written for form in _forms(text)}
     # The longest first: one may contain another.
     pattern = re.compile(
         "|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or r"(?!)"
     )
     return lambda text: _USERINFO.sub("", pattern.sub(HIDDEN, text))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    for ascii_only in (False, True):
+        yield json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
 
 
 def holds_secret(annotation: Any) -> bool:

@@ -45,14 +45,14 @@ _REORDERING = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *rang
 
 class Pages:
     def __init__(self, settings: Settings) -> None:
-        redact = page_redactor(settings)
+        self.redact = page_redactor(settings)
         self._environment = Environment(
             loader=PackageLoader("emulator.web.inspector", "templates"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=redact,
+            finalize=self.redact,
             auto_reload=False,
         )
         self._environment.filters |= {

@@ -21,6 +21,7 @@ from emulator.web.inspector import program_view, request_view, snippets
 from emulator.web.inspector.access import Access, Viewer
 from emulator.web.inspector.fronts import path_of
 from emulator.web.inspector.rendering import HEADERS, Pages
+from emulator.web.inspector.request_file import request_file
 from emulator.web.routes.replies import body_as, json_reply
 
 VIEWS = ("pipeline", "program", "repairs", "timing", "stream", "copy")
@@ -102,6 +103,15 @@ def _add_requests(inspector: Blueprint, pages: Pages, recorded: Archive) -> None
     @inspector.get("/inspector/requests/<key>")
     def show_request(key: str) -> Response:
         return show_view(key, "pipeline")
+
+    @inspector.get("/inspector/requests/<key>/file")
+    def export_request(key: str) -> Response:
+        trace = recorded.get(key, viewer().client)
+        if trace is None:
+            raise NotFound("This request is not stored (any more).")
+        name = {"content-disposition": f'attachment; filename="{trace.id}.json"'}
+        data = request_file(trace, pages.redact)
+        return Response(data, 200, {**HEADERS, **name}, mimetype="application/json")
 
     @inspector.get("/inspector/requests/<key>/<view>")
     def show_view(key: str, view: str) -> Response:
