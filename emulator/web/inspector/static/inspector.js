@@ -11,14 +11,16 @@ function notify(text) {
 }
 
 // Times are in UTC without this script, and with it in the browser's zone.
+const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
 function showLocalTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     const local = new Date(at.getTime() - 60000 * at.getTimezoneOffset());
-    time.textContent = local.toISOString().slice(0, 19).replace("T", " ");
+    const zone = time.textContent.endsWith("UTC") ? ` ${zoneName}` : ""; // in a table its head has it
+    time.textContent = local.toISOString().slice(0, 19).replace("T", " ") + zone;
     time.title = time.dateTime;
   }
-  for (const zone of root.querySelectorAll("[data-zone]")) zone.textContent = "";
+  for (const zone of root.querySelectorAll("[data-zone]")) zone.textContent = `(${zoneName})`;
 }
 showLocalTimes(document);
 
