@@ -2,7 +2,7 @@
 
 environments.toml says what they are made of. What is there is left alone: a file in each says what
 was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which installs in
-half of the time of pip, but does not know its settings. Needs Python 3.11 and no packages: it makes the first
+half of the time of pip, but does not know its settings; without it uv is used if it is on PATH. Needs Python 3.11 and no packages: it makes the first
 environment.
 """
 
@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 import venv
 from pathlib import Path
@@ -27,8 +28,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LISTS: dict[str, list[str]] = (
     PROJECT["project"]["optional-dependencies"] | PROJECT["dependency-groups"]
 )
-VENV, UV = os.environ.get("VENV") or ".venv", os.environ.get("UV")
+VENV, UV = os.environ.get("VENV") or ".venv", os.environ.get("UV") or shutil.which("uv")
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+REPORT_SECONDS = 4.0
 PIP_WITH_GROUPS = "pip>=25.1"
 """The first that reads dependency groups: `pip install --group examples`."""
 NO_SERVICES = Path("/usr/sbin/policy-rc.d")
@@ -74,7 +76,7 @@ def make_environment(name: str) -> None:
 
 
 def install(python: str, packages: list[str]) -> None:
-    """On a terminal pip shows its progress; elsewhere each package is a line."""
+    """On a terminal pip shows its progress; elsewhere each package is a line, then a line every few seconds."""
     if UV:
         command = [UV, "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
         subprocess.run([*command, *packages], check=True)
@@ -82,12 +84,29 @@ def install(python: str, packages: list[str]) -> None:
         subprocess.run([python, *PIP, "install", *packages], check=True)
     else:
         command = [python, *PIP, "install", "--progress-bar", "off", *packages]
+        ended = threading.Event()
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as pip:
             for line in pip.stdout or ():
                 if line.startswith("Collecting "):
                     print(" ", line.split()[1], flush=True)
+                elif line.startswith("Installing collected packages: "):
+                    count = line.count(",") + 1
+                    print(f"Installing {count} packages, which takes about a minute", flush=True)
+                    folder = Path(python).parents[1]
+                    threading.Thread(
+                        target=report, args=(folder, count, ended), daemon=True
+                    ).start()
+        ended.set()
         if pip.returncode:
             sys.exit(pip.returncode)
+
+
+def report(folder: Path, count: int, ended: threading.Event) -> None:
+    """Print how many of ``count`` packages are installed, until it has ended: pip says nothing meanwhile."""
+    earlier = len([*folder.glob("lib/*/site-packages/*.dist-info")])
+    while not ended.wait(REPORT_SECONDS):
+        done = len([*folder.glob("lib/*/site-packages/*.dist-info")]) - earlier
+        print(f"  {max(done, 0)} of {count}", flush=True)
 
 
 def install_programs(programs: dict[str, str], optional: str | None) -> None:
