@@ -2,8 +2,8 @@
 
 environments.toml says what they are made of. What is there is left alone: a file in each says what
 was installed. Variables: VENV is the folder of the tests' environment, UV a path to uv, which installs in
-half of the time of pip, but does not know its settings; without it uv is used if it is on PATH. Needs Python 3.11 and no packages: it makes the first
-environment.
+half of the time of pip, but does not know its settings; without it uv is used if it is on PATH. Needs
+Python 3.11 and no packages: it makes the first environment.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def make_environment(name: str) -> None:
 
 
 def install(python: str, packages: list[str]) -> None:
-    """On a terminal pip shows its progress; elsewhere each package is a line, then a line every few seconds."""
+    """On a terminal pip shows its progress; elsewhere each package is a line, then every few seconds."""
     if UV:
         command = [UV, "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
         subprocess.run([*command, *packages], check=True)
