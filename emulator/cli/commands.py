@@ -83,6 +83,8 @@ def _run_command(argv: list[str]) -> int:
     if argv and not command and not argv[0].startswith("-"):
         from emulator.settings.command_line import nearest
 
+        if argv[0].startswith(("http://", "https://")):
+            _exit_with(f"{argv[0]}: write --base-url {argv[0]}")
         hint = nearest(argv[0], list(COMMANDS)) or f"; there are {', '.join(COMMANDS)}"
         _exit_with(f"{argv[0]}: there is no such command{hint}")
     return command([*argv[1:], *foreign]) if command else _serve([*argv, *foreign])

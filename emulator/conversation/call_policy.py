@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from emulator.core import json_codec
 from emulator.core.errors import BadRequest, moved_place
 from emulator.core.protocol import ChatCompletionRequest, FunctionChoice, ToolChoice
 from emulator.interpreter.container_choice import ContainerChoice, container_choice
@@ -58,7 +59,7 @@ def offered_tools(request: ChatCompletionRequest) -> tuple[Toolset, CallPolicy]:
     if isinstance(choice, ToolChoice) and choice.type not in _FORMS:
         raise BadRequest(
             f"tool_choice.type is {choice.type[:64]!r}; expected one of {', '.join(sorted(_FORMS))}:"
-            " other tools cannot run here.",
+            ' other tools cannot run here. The choice "required" means any tool.',
             "tool_choice.type",
             "unsupported_tool",
         )
@@ -158,6 +159,11 @@ def _chosen(
     if isinstance(name, str) and name in hosted:
         message = f"{param} is {name[:64]!r}, a tool that cannot run here."
         raise BadRequest(message, param, "unsupported_tool")
+    if name is None:
+        written = json_codec.dumps(
+            {"type": kind, kind: {"name": str(entry.get("name") or "...")[:64]}}
+        )
+        raise BadRequest(f"{param} is missing: write {written.decode()}.", param=param)
     raise BadRequest(f"{param} is {name!r}, which is not in tools.", param=param)
 
 

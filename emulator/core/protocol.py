@@ -7,6 +7,7 @@ prompts, engines or Flask.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -16,6 +17,7 @@ from pydantic_core import PydanticUseDefault
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
 from emulator.core.part_cache import Memos, PartCache
+from emulator.core.request_advice import advice
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -310,7 +312,7 @@ def parse_body(body: bytes | dict[str, Any], model: type[M]) -> M:
 def read_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
     """Return the JSON object in ``body``. Raises `BadRequest`."""
     try:
-        value = json_codec.loads(body) if isinstance(body, bytes) else body
+        value = json_codec.loads(body.removeprefix(BOM_UTF8)) if isinstance(body, bytes) else body
     except json_codec.NotJSON as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -340,7 +342,8 @@ def validated(model: type[M], value: Any, place: str = "", context: object = Non
         problem = ", or ".join(expected).replace(f", or {_EXPECTED}", ", or ")
         param = f"{place}.{inside}" if place and inside else place or inside
         problem = problem.replace("tuple", "list")
-        raise BadRequest(f"Invalid value for {param!r}: {problem}.", param=param) from error
+        hint = advice(model.__name__, inside, value)
+        raise BadRequest(f"Invalid value for {param!r}: {problem}.{hint}", param=param) from error
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, missing: bool) -> str:

@@ -38,6 +38,8 @@ ContainerChoice = str | AutoContainer
 
 def container_choice(wanted: Any, place: str) -> ContainerChoice:
     """Read the field ``container`` of a tool, at ``place``. Raises `BadRequest`."""
+    if wanted == "auto":
+        raise BadRequest(f'Invalid value for {place!r}: write {{"type": "auto"}}.', place)
     if not wanted or isinstance(wanted, str):
         return wanted or AutoContainer()
     if not isinstance(wanted, Mapping) or wanted.get("type") != "auto":

@@ -54,6 +54,11 @@ class OptionParser(argparse.ArgumentParser):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")
+        name, _, problem = message.partition(": ")
+        field = flag_settings().get(name.removeprefix("--").replace("-", "_"))
+        if problem == "expected one argument" and field is not None:
+            words = ", ".join(choices(field))
+            message = f"{name}: write {'one of ' + words if words else _placeholder(name, field)} after it"
         raise BadFlag(message.replace("ignored explicit argument", "a switch has no value, but"))
 
 
@@ -149,7 +154,8 @@ def _is_plain(kind: Any) -> bool:
 def unknown(word: str, names: Iterable[str]) -> str:
     """The line about a ``word`` that is none of the flags ``names``."""
     if not word.startswith("-"):
-        return f"{word}: unexpected argument"
+        is_url = word.startswith(("http://", "https://"))
+        return f"{word}: {f'write --base-url {word}' if is_url else 'unexpected argument'}"
     name = word.partition("=")[0]
     known = [f for n in names for f in (flag(n), f"--no-{flag(n)[2:]}")]
     known += ["--help", "--help-all", "--version"]

@@ -264,6 +264,10 @@ def _syntax_error_line(path: Path, text: str, error: tomllib.TOMLDecodeError) ->
     lines = text.splitlines()
     number = int(position[1]) if position else len(lines)
     key = re.match(r"\s*([\w.\"'-]+)\s*=", lines[number - 1]) if 0 < number <= len(lines) else None
+    if text.lstrip().startswith("{"):
+        reason = 'the file is TOML, not JSON: write base_url = "http://..."'
+    elif reason == "Invalid value" and key and not re.search(r"=\s*[\"'\[{]", lines[number - 1]):
+        reason = "invalid value; a text needs quotes"
     return f"{_File(path).at(number, key[1] if key else '')}: {reason[:1].lower()}{reason[1:]}"
 
 
@@ -322,7 +326,7 @@ def _message(name: str, inside: Sequence[str], problem: Any) -> str:
                 f"move {inside[-1]} above the first [table]: a line belongs to the table before it"
             )
         known = [key for row in ROWS.get(name, ()) for key in row.model_fields]
-        return f"there is no such setting{nearest(inside[-1], known)}"
+        return _unknown(inside[-1], inside[-1], known)
     message = str(problem["msg"]).removeprefix("Value error, ")
     message = re.sub(r"valid tuple|^Tuple(?= should)", "list", message)
     return re.sub(r"valid dictionary( or instance of \w+)?", "table", message)

@@ -34,10 +34,21 @@ REMOVED: Mapping[str, str] = {
 }
 
 
+NEVER: Mapping[str, str] = {
+    "model": "clients name the model in each request; `aliases` and [[upstreams]] give it other names",
+    "url": "write base_url",
+    "api_base": "write base_url",
+    "key": "write api_key",
+    "print": "write the agent's own flags after --",
+}
+"""Names that users expect and that no version had."""
+
+
 def advice(name: str) -> str:
-    """What to write instead of a name that was removed; "" if it is unknown or has no effect."""
-    text = REMOVED.get(name, "")
-    return f"there is no such setting any more: {text}" if text else ""
+    """What to write instead of a name that was removed or never was; "" if it has no effect or is unknown."""
+    if text := REMOVED.get(name, ""):
+        return f"there is no such setting any more: {text}"
+    return f"there is no such setting: {text}" if (text := NEVER.get(name, "")) else ""
 
 
 def is_ignored(name: str) -> bool:

@@ -20,6 +20,18 @@ from emulator.storage.contents import PIECE_BYTES, SizeCheck, StoredContent
 log = structlog.get_logger()
 
 
+@contextmanager
+def _package_of(url: str) -> Iterator[None]:
+    """Raises `StorageFailed` if the package for such URLs is missing."""
+    try:
+        yield
+    except ImportError as error:
+        message = f"files_dir {url.partition('://')[0]}:// needs a package: {error}"
+        raise StorageFailed(
+            f"{message} (s3: pip install 'tool-use-api-emulator[shared]')"
+        ) from error
+
+
 class ObjectContents:
     """Safe to share between threads, not between processes: each opens its own."""
 
@@ -32,7 +44,7 @@ class ObjectContents:
                 f"files_dir {url.partition('://')[0]}:// needs fsspec: pip install fsspec, and its "
                 "package for this store"
             ) from error
-        with _storage_errors("cannot be opened"):
+        with _storage_errors("cannot be opened"), _package_of(url):
             # A cached instance would also list objects that other replicas have removed.
             self._files: Any
             self._files, root = fsspec.core.url_to_fs(

@@ -17,6 +17,11 @@ OPENAI = "https://api.openai.com/v1"
 OTHER = "http://127.0.0.1:9/v1"
 SAMPLE = ROOT / "examples" / "emulator.toml"
 
+MODEL = (
+    "there is no such setting: clients name the model in each request; `aliases` and [[upstreams]] give it "
+    "other names"
+)
+
 MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
     (["--prot", "9000"], {}, "", "--prot: there is no such flag; did you mean --port?"),
     (["--base_url=x"], {}, "", "--base_url: there is no such flag; did you mean --base-url?"),
@@ -35,7 +40,42 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         "",
         "host :: is reachable from other machines: set EMULATOR_CLIENT_KEYS, or use --open to serve everyone",
     ),
-    (["--port"], {}, "", "--port: expected one argument"),
+    (["--port"], {}, "", "--port: write N after it"),
+    (["--interpreter"], {}, "", "--interpreter: write one of on, off after it"),
+    (["--model", "qwen3"], {}, "", f"--model: {MODEL}"),
+    ([OTHER], {}, "", f"{OTHER}: write --base-url {OTHER}"),
+    (["serve", OTHER], {}, "", f"{OTHER}: write --base-url {OTHER}"),
+    (
+        ["run", "claude", "--print", "hi"],
+        {},
+        "",
+        "--print: there is no such setting: write the agent's own flags after --",
+    ),
+    (
+        ["fit"],
+        {},
+        "",
+        "No upstream is configured: name the model's server, --base-url URL",
+    ),
+    ([], {}, 'model = "qwen3"', f"emulator.toml, line 1: model: {MODEL}"),
+    (
+        [],
+        {},
+        "base_url = http://x",
+        "emulator.toml, line 1: base_url: invalid value; a text needs quotes",
+    ),
+    (
+        [],
+        {},
+        '[[upstreams]]\nurl = "http://x"',
+        "emulator.toml, line 2: upstreams.url: there is no such setting: write base_url",
+    ),
+    (
+        [],
+        {},
+        '{"base_url": "http://x"}',
+        'emulator.toml, line 1: the file is TOML, not JSON: write base_url = "http://..."',
+    ),
     (
         ["--client-keys", ""],
         {},
@@ -107,7 +147,7 @@ MISTAKES: list[tuple[list[str], dict[str, str], str, str]] = [
         [],
         {},
         "# ours\n\nport = eight\n",
-        "emulator.toml, line 3: port: invalid value",
+        "emulator.toml, line 3: port: invalid value; a text needs quotes",
     ),
     (
         [],

@@ -64,6 +64,10 @@ def main(program: str, arguments: Sequence[str]) -> int:
 
     try:
         configuration = read(rest, listens=False, options=vars(options))
+        if not configuration.upstream_is_configured:
+            raise ConfigurationError(
+                "No upstream is configured: name the model's server, --base-url URL"
+            )
         # What matters of an answer is in the report.
         logs.configure("error", hide=redactor(configuration.settings))
         raise_on_signals()

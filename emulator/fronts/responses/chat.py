@@ -34,7 +34,10 @@ def chat_request(
     if request.instructions:
         chat_messages.insert(0, Message(role="system", content=request.instructions))
     if not chat_messages:
-        raise BadRequest("input is missing: there is nothing to answer.", param="input")
+        hint = ' "messages" belongs to /v1/chat/completions.' * (
+            "messages" in (request.model_extra or {})
+        )
+        raise BadRequest(f"input is missing: there is nothing to answer.{hint}", param="input")
     sent = {name: getattr(request, name) for name in request.model_fields_set}
     fields = upstream_fields(FIELDS, sent)
     fields |= {name: sent[name] for name in _SAME if sent.get(name) is not None}

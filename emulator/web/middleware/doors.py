@@ -72,6 +72,10 @@ def advice(path: str) -> str:
     parts = [part for part in path.split("/") if part]
     if len(parts) > 1 and parts[-2] == "api" and parts[-1] in _OLLAMA:
         return "This is Ollama's API: use the client's OpenAI mode, with a base URL that ends with /v1."
+    if parts in (["health"], ["v1", "health"], ["ready"], ["live"]):
+        return (
+            "There is no such path; use /healthz (the process answers) or /readyz (it can serve)."
+        )
     if (right := right_path(parts)) and right != path:
         return f"There is no such path; use {right} (a client's base URL ends with /v1)."
     return "There is no such path; the API's paths begin with /v1/, such as /v1/chat/completions."
