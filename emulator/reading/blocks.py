@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 
-from emulator.reading.bare_code import BareCode, LineKind
+from emulator.reading.bare_code import BareCode, LineKind, is_list_of_calls
 from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
     Event,
     Position,
+    Reasoning,
     Scanner,
     Text,
     Verdict,
@@ -137,7 +138,14 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
     bare = BareCode(names)
     tested = 0  # characters that are buffered and were tested
     started = False
+    lists: list[_Span] | None = None
     while True:
+        if lists is None and not bare.open:
+            lists = yield from _lists_before_words(text, tested, names)
+        if lists:
+            if started:
+                yield BlockEnd("", closed=True)
+            return (yield from _scan_lists(text, lists))
         line = text.line(tested)
         if line is None and not text.final:
             start = text.at + tested
@@ -151,6 +159,7 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
         line = line[: ended.start()] if ended else line
         kind = bare.take(line)
         tested += len(line)
+        lists = None
         if kind is LineKind.CALL or (kind is LineKind.CODE and started):
             yield from _code_lines(text, tested, started=started)
             started, tested = True, 0
@@ -158,10 +167,6 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             if started:
                 yield BlockEnd("", closed=True)
             yield Text(text.take(tested - len(bare.logical)))
-            if length := bare.leading_calls():
-                yield from _code_lines(text, length, started=False)
-                yield BlockEnd("", closed=True)
-                return Position.MID_LINE
             if "\n" not in bare.logical[:-1]:
                 return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
@@ -170,6 +175,82 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             line = ""
             break
     return (yield from _code_ends(text, tested, line, bare, started=started))
+
+
+#: What may follow a list in its line without being words.
+_NO_WORDS = re.compile(r"[ \t\r,;]*(?P<end>[\n#]|\Z)")
+_SURPLUS = "])}"
+_BETWEEN_LISTS = re.compile(r"[ \t,;]{0,40}")
+
+_Span = tuple[int, int]
+
+
+def _lists_before_words(
+    text: TextBuffer, start: int, names: ToolNames
+) -> Generator[None, None, list[_Span]]:
+    """Return the lists of calls with which the line at offset ``start`` begins, if words follow them.
+
+    A list ends at its own bracket, whatever quotes follow: ``[f(a="x")]I'm looking``. Takes nothing.
+    """
+    lists: list[_Span] = []
+    at = start
+    while (found := (yield from _list_of_calls(text, at, names))) is not None:
+        lists.append(found)
+        at = found[1]
+    while lists:
+        rest = text.text[text.at + at : text.at + at + HEAD]
+        ends = _NO_WORDS.match(rest)
+        if ends is None:
+            return lists
+        if ends["end"] or text.final or len(rest) == HEAD:
+            break
+        yield None
+    return []
+
+
+def _list_of_calls(
+    text: TextBuffer, at: int, names: ToolNames
+) -> Generator[None, None, _Span | None]:
+    """Return the start and the end of the list of calls that follows offset ``at`` in its line, or None."""
+    while True:
+        gap = _BETWEEN_LISTS.match(text.text, text.at + at)
+        start = gap.end() - text.at if gap else at
+        if start < len(text) or text.final:
+            break
+        yield None
+    if not text.text.startswith("[", text.at + start):
+        return None
+    scan, scanned, searched = JsonScan(code=True), start, start
+    while True:
+        # After a bracket no cut is inside a triple quote.
+        stop = text.text.rfind("]", text.at + searched, text.at + HOLD) + 1
+        end = scan.feed(text.text, text.at + scanned, stop) if stop else None
+        if end is not None:
+            source = text.text[text.at + start : end]
+            return (start, end - text.at) if is_list_of_calls(source, names) else None
+        searched = min(len(text), HOLD)
+        scanned = stop - text.at if stop else scanned
+        if text.final or searched == HOLD:
+            return None
+        yield None
+
+
+def _scan_lists(text: TextBuffer, lists: list[_Span]) -> Scanner:
+    """Take lists of calls as blocks; the text of a link is prose: ``[f(a=1)](https://...)``."""
+    end = lists[-1][1]
+    if text.text.startswith("(", text.at + end):
+        yield Text(text.take(end))
+        return Position.MID_LINE
+    at = lists[0][0]
+    yield Text(text.take(at))
+    for start, end in lists:
+        yield Reasoning("", text.take(start - at))
+        yield from _code_lines(text, end - start, started=False)
+        yield BlockEnd("", closed=True)
+        at = end
+    if text.head(1)[0] in _SURPLUS:
+        yield Reasoning("", text.take(1))
+    return Position.MID_LINE
 
 
 def _code_lines(
