@@ -138,28 +138,19 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
     bare = BareCode(names)
     tested = 0  # characters that are buffered and were tested
     started = False
-    lists: list[_Span] | None = None
     while True:
-        if lists is None and not bare.open:
-            lists = yield from _lists_before_words(text, tested, names)
+        lists = [] if bare.open else (yield from _lists_before_words(text, tested, names))
         if lists:
             if started:
                 yield BlockEnd("", closed=True)
             return (yield from _scan_lists(text, lists))
-        line = text.line(tested)
-        if line is None and not text.final:
-            start = text.at + tested
-            if not bare.is_prose_start(text.text[start : start + HEAD]):
-                yield None
-                continue
-            line = text.text[start:]
+        line = yield from _code_line(text, tested, bare)
         if line is None or tested + len(line) >= HOLD:
             break
         ended = _MESSAGE_END.search(line)
         line = line[: ended.start()] if ended else line
         kind = bare.take(line)
         tested += len(line)
-        lists = None
         if kind is LineKind.CALL or (kind is LineKind.CODE and started):
             yield from _code_lines(text, tested, started=started)
             started, tested = True, 0
@@ -175,6 +166,19 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             line = ""
             break
     return (yield from _code_ends(text, tested, line, bare, started=started))
+
+
+def _code_line(text: TextBuffer, after: int, bare: BareCode) -> Generator[None, None, str | None]:
+    """Wait for the line that begins ``after`` characters ahead, or for a beginning that can only be prose.
+
+    Returns None at the end of the reply.
+    """
+    while (line := text.line(after)) is None and not text.final:
+        start = text.at + after
+        if bare.is_prose_start(text.text[start : start + HEAD]):
+            return text.text[start:]
+        yield None
+    return line
 
 
 #: What may follow a list in its line without being words.
