@@ -31,6 +31,9 @@ def scan_tagged(text: TextBuffer, tag: Tag) -> Scanner:
     yield BlockStart(tag.dialect, opening if tag.framed else "")
     if not tag.framed:
         yield BlockDelta(opening, opening)
+    if tag.is_open and (yield from _take_opening_tag(text)):
+        yield BlockEnd("", closed=True)
+        return Position.MID_LINE
     body = tag.body()
     while True:
         before, closing = text.closing(tag.closings)
@@ -62,6 +65,34 @@ def scan_tagged(text: TextBuffer, tag: Tag) -> Scanner:
             yield BlockEnd("", closed=tag.endless and body.whole, at_reply_end=True)
             return Position.LINE_START
         yield None
+
+
+_IN_TAG = re.compile(r"[\"'<>{]")
+_QUOTES_END = {quote: re.compile(quote) for quote in "\"'"}
+
+
+def _take_opening_tag(text: TextBuffer) -> Generator[Event | None, None, bool]:
+    """Take the attributes of an opening tag. Returns True if it closes itself: ``city="Oslo"/>``.
+
+    Takes nothing if the tag does not end, or if what follows is no attribute.
+    """
+    quote, seen = "", 0
+    while True:
+        mark = (_QUOTES_END[quote] if quote else _IN_TAG).search(text.text, text.at + seen)
+        if mark is None:
+            if text.final:
+                return False
+            seen = len(text)
+            yield None
+            continue
+        seen = mark.end() - text.at
+        if mark.group() == ">" and not quote:
+            raw = text.take(seen)
+            yield BlockDelta(raw, raw)
+            return raw.endswith("/>")
+        if mark.group() in "<{":
+            return False
+        quote = "" if quote else mark.group()
 
 
 def scan_leftover(text: TextBuffer, token: str) -> Scanner:
