@@ -74,6 +74,15 @@ def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
     return Verdict.NO if rest[1] == "=" else Verdict.YES
 
 
+def is_python(source: str, names: ToolNames) -> bool:
+    """Return True if ``source`` parses."""
+    try:
+        parse_repaired(source.strip(), names)
+    except SyntaxError:
+        return False
+    return True
+
+
 def is_list_of_calls(source: str, names: ToolNames) -> bool:
     """Return True for ``[f(a=1), g(b=2)]``, if all these functions are offered."""
     try:

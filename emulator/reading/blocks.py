@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 
-from emulator.reading.bare_code import BareCode, LineKind, is_list_of_calls
+from emulator.reading.bare_code import BareCode, LineKind, is_list_of_calls, is_python
 from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
@@ -215,6 +215,7 @@ def _code_line(text: TextBuffer, after: int, bare: BareCode) -> Generator[None, 
 #: What may follow a list in its line without being words.
 _NO_WORDS = re.compile(r"[ \t\r,;]*(?P<end>[\n#]|\Z)")
 _SURPLUS = "])}"
+_EXPRESSION = re.compile(r"[ \t]*[+*.,(\[]")
 _BETWEEN_LISTS = re.compile(r"[ \t,;]{0,40}")
 
 _Span = tuple[int, int]
@@ -225,7 +226,8 @@ def _lists_before_words(
 ) -> Generator[None, None, list[_Span]]:
     """Return the lists of calls with which the line at offset ``start`` begins, if words follow them.
 
-    A list ends at its own bracket, whatever quotes follow: ``[f(a="x")]I'm looking``. Takes nothing.
+    A list ends at its own bracket, whatever quotes follow: ``[f(a="x")]I'm looking``. Returns none
+    if the line is Python as a whole. Takes nothing.
     """
     lists: list[_Span] = []
     at = start
@@ -236,9 +238,13 @@ def _lists_before_words(
         rest = text.text[text.at + at : text.at + at + HEAD]
         ends = _NO_WORDS.match(rest)
         if ends is None:
+            if _EXPRESSION.match(rest):
+                line = yield from text.next_line(at)
+                if is_python(text.text[text.at + start : text.at + at] + (line or ""), names):
+                    return []
             return lists
         if ends["end"] or text.final or len(rest) == HEAD:
-            break
+            return lists if len(lists) > 1 else []
         yield None
     return []
 

@@ -15,6 +15,8 @@ LISTS = {
     '[get_weather(city="Oslo")]': [OSLO],
     "[get_weather(city='Oslo'), get_weather(city='Rome (it\\'s \"]\")')]": [OSLO, ROME],
     '[\n    get_weather(city="""Oslo"""),\n]': [OSLO],
+}
+ROWS = {
     '[get_weather(city="Oslo")][get_weather(city="Oslo")]': [OSLO, OSLO],
     '[get_weather(city="Oslo")] [get_weather(city="Oslo")]': [OSLO, OSLO],
     '[get_weather(city="Oslo")], [get_weather(city="Oslo")]': [OSLO, OSLO],
@@ -39,8 +41,9 @@ WORDS = (
     "'''",
     "{it's}",
     "[x] it's",
-    "[0]",
     "[",
+    " + it's",
+    ".it's",
     "`x` it's",
     "<b>it's</b>",
     "检查",
@@ -57,13 +60,13 @@ def every_way(text: str) -> ReplyContent:
 
 
 @pytest.mark.parametrize("words", WORDS)
-@pytest.mark.parametrize("calls", LISTS)
+@pytest.mark.parametrize("calls", LISTS | ROWS)
 def test_words_after_a_list_of_calls_are_words(calls: str, words: str) -> None:
     """An apostrophe opened a text that swallowed the rest of the reply, and the calls with it."""
     for before in ("", "Let me look.\n", 'get_weather(city="Oslo")\n'):
         content = every_way(before + calls + words)
         made = [OSLO] if before.startswith("get") else []
-        assert content.calls == made + LISTS[calls]
+        assert content.calls == made + (LISTS | ROWS)[calls]
         said = "Let me look.\n" if before.startswith("Let") else ""
         assert (content.shown, content.needs_repair) == (said + words, False)
 
@@ -73,6 +76,12 @@ def test_words_after_a_list_of_calls_are_words(calls: str, words: str) -> None:
 def test_what_says_nothing_after_a_list_is_not_shown(calls: str, end: str) -> None:
     content = every_way(calls + end)
     assert (content.calls, content.shown.strip()) == (LISTS[calls], "")
+
+
+@pytest.mark.parametrize("calls", ROWS)
+def test_lists_in_a_row_are_no_subscript(calls: str) -> None:
+    content = every_way(calls)
+    assert (content.calls, content.shown) == (ROWS[calls], "")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +100,15 @@ def test_a_link_or_a_list_of_something_else_is_prose(text: str) -> None:
     assert (content.calls, content.shown) == ([], text)
 
 
+@pytest.mark.parametrize("rest", ["[0]", "()", "()[0]  # it's", " + [get_time()]", ", get_time()"])
+def test_a_line_that_begins_with_a_list_and_is_python_is_code(rest: str) -> None:
+    content = every_way(f'[get_weather(city="Oslo")]{rest}\nIt\'s done.')
+    more = [("get_time", {})] if "get_time" in rest else []
+    assert (content.calls, content.shown) == ([OSLO, *more], "It's done.")
+
+
 @settings(max_examples=example_count(150))
-@given(st.sampled_from(sorted(LISTS)), st.sampled_from(WORDS + NO_WORDS), st.data())
+@given(st.sampled_from(sorted(LISTS | ROWS)), st.sampled_from(WORDS + NO_WORDS), st.data())
 def test_a_list_is_read_the_same_however_it_is_cut(
     calls: str, words: str, data: st.DataObject
 ) -> None:
