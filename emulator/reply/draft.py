@@ -28,6 +28,7 @@ from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.open_text import SYNTAXES
 from emulator.reading.openings import MARK
 from emulator.reading.readers import READERS, Unreadable
+from emulator.reading.statements import unreadable
 from emulator.reply.continuation import TAIL
 from emulator.reply.draft_block import DraftBlock
 from emulator.reply.early_call import EarlyCall
@@ -46,6 +47,7 @@ from emulator.reply.recording import record_block, record_shown
 from emulator.reply.reply_cell import ReplyCell
 from emulator.reply.reply_program import ReplyProgram, incomplete_call
 from emulator.reply.statement_reader import StatementReader
+from emulator.reply.unknown_syntax import has_all_of_a_call
 from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
 from emulator.tools.tool import Tool
 
@@ -408,6 +410,20 @@ class Draft:
         yield from self._run(block)
         if not self.program.diagnostics:
             self.program.append(block)
+
+    def ask_about_words(self, words: str) -> None:
+        """Ask about words, which are shown already, if they are calls in a syntax that no reader knows."""
+        if not has_all_of_a_call(words, self.program.toolset):
+            return
+        hint = "write name(argument=value), or a JSON object with name and arguments"
+        error = unreadable("this syntax of a call is unknown", source_line=words[:200], hint=hint)
+        block = DraftBlock(
+            "json", READERS["json"](self.names), ["", words], False, [words], error=error
+        )
+        self._reader.close(block)
+        record_block(block.dialect, block.pieces, (), error, quoted=block.is_quoted)
+        record_shown(FAULTY.row)
+        self._asked.append(block)
 
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream's connection is closed: run the cell."""
