@@ -62,6 +62,7 @@ _WRAPPED = re.compile(rf"(?:\s*<(?:{WRAPPERS})>)?")
 _JSON_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:```\w*\s*)?(?=\{{)")
 _ARGUMENT_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:{ARGUMENT})")
 _TAG = re.compile(rf"<{PREFIX}(?P<name>[A-Za-z_]\w*)")
+_ARGUMENTS_ONLY = [[key] for key in ARGUMENT_KEYS]
 _CLOSES = re.compile(r"\s*(?:</|\Z)")
 _CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
 _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
@@ -130,19 +131,20 @@ def _in_tag(read: Read, *, names_call: bool = False) -> Read:
             calls, end = read(block, header, name)
         inner = calls[0][1]
         ignored = (ENVELOPE | {"name"} if inner else {"name"}) if names_call else ()
-        given = {key: value for key, value in tag.attributes.items() if key not in ignored}
-        if not given:
+        attributes = {key: value for key, value in tag.attributes.items() if key not in ignored}
+        if not attributes:
             return calls, end
-        if names_call and not inner and len(given) == 1 and given.keys() <= set(ARGUMENT_KEYS):
-            return [(name, next(iter(given.values())))], end
+        if names_call and not inner and [*attributes] in _ARGUMENTS_ONLY:
+            return [(name, next(iter(attributes.values())))], end
         is_read = inner or tag.is_empty or _CLOSES.match(block.text, tag.end)
         others = {} if inner is None else inner
-        if len(calls) > 1 or not is_read or not isinstance(others, dict) or others.keys() & given:
+        is_sole = is_read and len(calls) == 1
+        if not (is_sole and isinstance(others, dict)) or others.keys() & attributes:
             raise unreadable(
                 f"{name} has arguments in its tag and others in its element",
                 line=block.line(header.start),
             )
-        return [(name, given | others)], end
+        return [(name, attributes | others)], end
 
     return read_tag
 

@@ -65,10 +65,10 @@ def test_words_after_a_list_of_calls_are_words(calls: str, words: str) -> None:
     """An apostrophe opened a text that swallowed the rest of the reply, and the calls with it."""
     for before in ("", "Let me look.\n", 'get_weather(city="Oslo")\n'):
         content = every_way(before + calls + words)
-        made = [OSLO] if before.startswith("get") else []
-        assert content.calls == made + (LISTS | ROWS)[calls]
-        said = "Let me look.\n" if before.startswith("Let") else ""
-        assert (content.shown, content.needs_repair) == (said + words, False)
+        first = [OSLO] if before.startswith("get") else []
+        assert content.calls == first + (LISTS | ROWS)[calls]
+        prose = "" if first else before
+        assert (content.shown, content.needs_repair) == (prose + words, False)
 
 
 @pytest.mark.parametrize("end", NO_WORDS)
