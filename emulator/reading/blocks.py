@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from itertools import pairwise
 
 from emulator.reading.bare_code import BareCode, LineKind, is_list_of_calls, is_python
 from emulator.reading.events import (
@@ -12,7 +13,6 @@ from emulator.reading.events import (
     BlockStart,
     Event,
     Position,
-    Reasoning,
     Scanner,
     Text,
     Verdict,
@@ -215,7 +215,7 @@ def _code_line(text: TextBuffer, after: int, bare: BareCode) -> Generator[None, 
 #: What may follow a list in its line without being words.
 _NO_WORDS = re.compile(r"[ \t\r,;]*(?P<end>[\n#]|\Z)")
 _SURPLUS = "])}"
-_EXPRESSION = re.compile(r"[ \t]*[+*.,(\[]")
+_OPERATOR = re.compile(r"[ \t]*[^\w\s\"'`]")
 _BETWEEN_LISTS = re.compile(r"[ \t,;]{0,40}")
 
 _Span = tuple[int, int]
@@ -238,7 +238,7 @@ def _lists_before_words(
         rest = text.text[text.at + at : text.at + at + HEAD]
         ends = _NO_WORDS.match(rest)
         if ends is None:
-            if _EXPRESSION.match(rest):
+            if _OPERATOR.match(rest):
                 line = yield from text.next_line(at)
                 if is_python(text.text[text.at + start : text.at + at] + (line or ""), names):
                     return []
@@ -277,20 +277,20 @@ def _list_of_calls(
 
 
 def _scan_lists(text: TextBuffer, lists: list[_Span]) -> Scanner:
-    """Take lists of calls as blocks; the text of a link is prose: ``[f(a=1)](https://...)``."""
+    """Take lists of calls as the lines of one block; the text of a link is prose:
+    ``[f(a=1)](https://...)``.
+    """
     end = lists[-1][1]
     if text.text.startswith("(", text.at + end):
         yield Text(text.take(end))
         return Position.MID_LINE
-    at = lists[0][0]
-    yield Text(text.take(at))
-    for start, end in lists:
-        yield Reasoning("", text.take(start - at))
-        yield from _code_lines(text, end - start, started=False)
-        yield BlockEnd("", closed=True)
-        at = end
-    if text.head(1)[0] in _SURPLUS:
-        yield Reasoning("", text.take(1))
+    yield Text(text.take(lists[0][0]))
+    yield BlockStart("python", "")
+    for (start, list_end), (following, _) in pairwise([*lists, (end, end)]):
+        raw = text.take(following - start)
+        yield BlockDelta(f"{raw[: list_end - start]}\n", raw)
+    surplus = text.take(1) if text.head(1)[0] in _SURPLUS else ""
+    yield BlockEnd(surplus, closed=True)
     return Position.MID_LINE
 
 

@@ -100,7 +100,17 @@ def test_a_link_or_a_list_of_something_else_is_prose(text: str) -> None:
     assert (content.calls, content.shown) == ([], text)
 
 
-@pytest.mark.parametrize("rest", ["[0]", "()", "()[0]  # it's", " + [get_time()]", ", get_time()"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "[0]",
+        "()",
+        " - [get_time()]",
+        "()[0]  # it's",
+        " + [get_time()]",
+        ", get_time()",
+    ],
+)
 def test_a_line_that_begins_with_a_list_and_is_python_is_code(rest: str) -> None:
     content = every_way(f'[get_weather(city="Oslo")]{rest}\nIt\'s done.')
     more = [("get_time", {})] if "get_time" in rest else []
