@@ -37,6 +37,7 @@ _BY_NAME = ((None, re.compile(r"<(?P<key>[A-Za-z_][\w.\-]{0,200})>")),)
 #: Opening tags that contain a bracket.
 _LONG = re.compile(rf"<(?:{PREFIX}arg_key|\|tool_arg:start|\|open\|>argument)")
 _ATTRIBUTES = re.compile(rf"<(?!{PREFIX}(?:param|arg))[\w:.|\-]{{1,100}}\s+[\w:.\-]{{1,60}}\s*=")
+_ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.\-]{0,100})(?=[\s>])")
 _IN_TAG = re.compile(r"[\"'>]")
 _IN_QUOTE = {quote: re.compile(quote) for quote in "\"'"}
 _QUOTES_END = re.compile(r"[\"']{1,2}\Z")
@@ -72,6 +73,8 @@ class ArgumentScan:
         self._openings = _BY_NAME if by_name else _OPENINGS
         self._closing = _QUOTES[0]
         self._quote = ""  # of an attribute
+        self._end: re.Pattern[str] | None = None
+        """The end of the element that was opened last, which may follow its last value."""
         self._strict = False  # the first closing tag ends the value, whatever follows
 
     @property
@@ -119,16 +122,22 @@ class ArgumentScan:
             return start, True
         for closing, opening in self._openings:
             match = opening.match(self._text, start)
+            if match is not None and match.group().endswith("/>"):
+                return match.end(), True  # its value is an attribute
             if match is not None:
                 self._state = _In.VALUE
                 self._closing = closing or re.compile(f"</{re.escape(match['key'])}>")
                 self._strict = self._by_name or closing in _QUOTES
                 return match.end(), True
         attributes = _ATTRIBUTES.match(self._text, start)
-        if attributes is not None:
-            self._state = _In.TAG
-            return attributes.end(), True
-        return (start, False) if self._may_be_tag(start) else (start + 1, True)
+        if attributes is None and self._may_be_tag(start):
+            return start, False
+        if element := _ELEMENT.match(self._text, start):
+            self._end = re.compile(rf"\s*</{re.escape(element['name'])}>")
+        if attributes is None:
+            return start + 1, True
+        self._state = _In.TAG
+        return attributes.end(), True
 
     def _may_be_tag(self, start: int) -> bool:
         """Return True if more text could complete the opening tag of a value at ``start``."""
@@ -174,7 +183,8 @@ class ArgumentScan:
             begins[0] in "<[]`" and len(begins) < _WORD and not _is_complete_tag(begins)
         ):
             return at, False
-        self._state = _In.NOTHING if STRUCTURE.match(rest) else _In.VALUE
+        ends = STRUCTURE.match(rest) or (self._end and self._end.match(rest))
+        self._state = _In.NOTHING if ends else _In.VALUE
         return at, True
 
     _STEPS: ClassVar[dict[_In, Callable[[ArgumentScan, int], tuple[int, bool]]]] = {

@@ -79,6 +79,19 @@ def test_calls_in_elements_are_read_the_same_however_they_are_cut(data: st.DataO
     assert read_reply(text, cuts) == read_reply(text) == read_reply(text, range(1, len(text)))
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_words_after_a_call_in_elements_are_shown(call: str) -> None:
+    """``<tool_call><f><param name="x">1</param></f></tool_call> Done.`` took the words as a value."""
+    for argument, space in product(ARGUMENTS, ("", "\n")):
+        text = f"{written(call, '', argument, space)} I'm on it."
+        content = read_reply(text)
+        assert (found(content), content.shown) == (
+            [("get_weather", {"city": "7"})],
+            " I'm on it.",
+        ), text
+        assert read_reply(text, range(1, len(text))) == content
+
+
 TAGS = {
     "<get_weather": "</get_weather>",
     "<function=get_weather": "</function>",
