@@ -100,6 +100,7 @@ TAGS = {
     '<tool_call name="get_weather"': "</tool_call>",
     '<tool name="get_weather"': "</tool>",
     "<call name=get_weather": "</call>",
+    "<tool_call><get_weather": "</get_weather></tool_call>",
     '<function_calls id="1"><invoke name="get_weather"': "</invoke></function_calls>",
 }
 ATTRIBUTES = {
