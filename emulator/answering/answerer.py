@@ -323,9 +323,6 @@ class Answerer:
             return answer_finish_reason(finish_reason)
         if verdict.kind == "cut":
             filtered = finish_reason == "content_filter"
-            # Part of a call was sent: it cannot be written again.
-            if reply.draft.program.has_open_call:
-                return answer_finish_reason(finish_reason or "length")
             if filtered or not state.can_continue(reply, self.settings):
                 yield from reply.release_prose()
                 return answer_finish_reason(finish_reason or "length")

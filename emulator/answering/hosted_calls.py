@@ -42,8 +42,6 @@ from emulator.core.client_disconnect import stop_on_disconnect
 from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
-    ArgumentsDelta,
-    CallStarted,
     CodeComplete,
     CodeDelta,
     CodeFinished,
@@ -100,7 +98,6 @@ class HostedCalls:
         self._limit = min(_MAX_CALLS, request.chat.max_tool_calls or _MAX_CALLS)
         self._call_count = 0
         self._has_listed = False
-        self._swallows_call = False
         self._suspended_cell: CodeFinished | None = None
         """The last event of a cell that waits for hosted calls. The client sees it as one cell, so the event
         is sent only if the cell does not resume in this answer."""
@@ -170,13 +167,7 @@ class HostedCalls:
             case CodeFinished(waits=True):
                 self._suspended_cell = event
                 return
-            case CallStarted(name=name) if self._request.hosted.find(name):
-                self._swallows_call = True
-                return
-            case ArgumentsDelta() if self._swallows_call:
-                return
             case ToolCall(name=name) if tool := self._request.hosted.find(name):
-                self._swallows_call = False
                 done.calls.append(event)
                 yield from self._start(tool, event, done)
                 return

@@ -56,7 +56,6 @@ def new_reply(
         state.quotations,
         cell=cell,
         stream_calls="block" if chat.shows_programs else settings.stream_calls,
-        stream_arguments=bool(chat.stream),
         shown=state.way.shown,
         forced=request.forced_call,
     )

@@ -102,9 +102,8 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class CallStarted:
-    """A call that is sent while the model still writes it. `ArgumentsDelta` events follow, then the
-    `ToolCall`, whose serialized arguments start with the text of these deltas; or the answer ends with an
-    error."""
+    """The first event of a call as a stream has it (`with_call_deltas`): `ArgumentsDelta` events follow, then
+    the `ToolCall`."""
 
     id: str
     name: str
@@ -339,35 +338,18 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start : start + DELTA_CHARS]
 
 
-class CallDeltas:
-    """Gives every call the same shape: `CallStarted`, its arguments in `ArgumentsDelta` events, `ToolCall`.
-
-    A call that was not sent early arrives as a `ToolCall` alone; the missing events are inserted before it.
-    """
-
-    def __init__(self) -> None:
-        self._sent_chars: int | None = None
-        """The number of argument characters sent for the current call; None between calls."""
-
-    def expand(self, event: AnswerEvent) -> Sequence[AnswerEvent]:
-        """Return ``event``, preceded by the events that it lacks."""
-        match event:
-            case CallStarted():
-                self._sent_chars = 0
-            case ArgumentsDelta(text):
-                self._sent_chars = (self._sent_chars or 0) + len(text)
-            case ToolCall(key, name, arguments, kind, caller):
-                sent, self._sent_chars = self._sent_chars, None
-                start = [CallStarted(key, name, kind, caller)] if sent is None else []
-                rest = serialize_arguments(arguments, kind)[sent or 0 :]
-                deltas = map(ArgumentsDelta, pieces(rest)) if rest or not sent else ()
-                return (*start, *deltas, event)
-        return (event,)
+def call_deltas(event: AnswerEvent) -> Sequence[AnswerEvent]:
+    """Return ``event``; before a call its `CallStarted` and its arguments in `ArgumentsDelta` events."""
+    match event:
+        case ToolCall(key, name, arguments, kind, caller):
+            deltas = map(ArgumentsDelta, pieces(serialize_arguments(arguments, kind)))
+            return (CallStarted(key, name, kind, caller), *deltas, event)
+    return (event,)
 
 
 def with_call_deltas(events: Iterable[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """Return all events of an answer, expanded by `CallDeltas`."""
-    return chain.from_iterable(map(CallDeltas().expand, events))
+    """Return all events of an answer, each with its `call_deltas`."""
+    return chain.from_iterable(map(call_deltas, events))
 
 
 def call_id(answer: str, place: int) -> str:

@@ -3,10 +3,11 @@
 `ArgumentScan` follows the text between the tags of one block as it arrives, in linear time. It
 knows quotes and brackets of JSON and Python, and the elements that hold one value each.
 
-States: NOTHING (between values), BRACKETS (inside a JSON or Python value), VALUE (inside an element
-that holds a value), CLOSED (the element's closing tag has come; the text after it decides whether
-the tag was part of the value). A closing tag of the block never closes it inside a quoted string,
-nor inside an element's value unless the call ends there too.
+States: NOTHING (between values), BRACKETS (inside a JSON or Python value), TAG (inside a tag with
+attributes), VALUE (inside an element that holds a value), CLOSED (the element's closing tag has
+come; the text after it decides whether the tag was part of the value). A closing tag of the block
+never closes it inside a quoted string or an attribute, nor inside an element's value unless the
+call ends there too.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ _OPENINGS: tuple[tuple[re.Pattern[str] | None, re.Pattern[str]], ...] = (
 _BY_NAME = ((None, re.compile(r"<(?P<key>[A-Za-z_][\w.\-]{0,200})>")),)
 #: Opening tags that contain a bracket.
 _LONG = re.compile(rf"<(?:{PREFIX}arg_key|\|tool_arg:start|\|open\|>argument)")
+_ATTRIBUTES = re.compile(rf"<(?!{PREFIX}(?:param|arg))[\w:.|\-]{{1,100}}\s+[\w:.\-]{{1,60}}\s*=")
+_ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.\-]{0,100})(?=[\s>])")
+_IN_TAG = re.compile(r"[\"'>]")
+_IN_QUOTE = {quote: re.compile(quote) for quote in "\"'"}
 _QUOTES_END = re.compile(r"[\"']{1,2}\Z")
 _AFTER = re.compile(
     r"<\||\[/?TOOL|\]<\]"
@@ -49,6 +54,7 @@ _TAG_ENDED = re.compile(rf"[<\[\]`](?:{_DSML}|(?!{_DSML}))[^\s>\]]*[\s>\]]")
 class _In(Enum):
     NOTHING = auto()
     BRACKETS = auto()
+    TAG = auto()
     VALUE = auto()
     CLOSED = auto()
 
@@ -66,6 +72,9 @@ class ArgumentScan:
         self._by_name = by_name
         self._openings = _BY_NAME if by_name else _OPENINGS
         self._closing = _QUOTES[0]
+        self._quote = ""  # of an attribute
+        self._end: re.Pattern[str] | None = None
+        """The end of the element that was opened last, which may follow its last value."""
         self._strict = False  # the first closing tag ends the value, whatever follows
 
     @property
@@ -87,6 +96,8 @@ class ArgumentScan:
             self._scan.feed(self._text)
             self._text = ""
             return Verdict.NO if self._scan.quote else Verdict.YES
+        if self._state is _In.TAG and self._quote:
+            return Verdict.NO
         if self._state is not _In.VALUE:
             return Verdict.YES
         # A value that was never closed: the block ends only where a call may end.
@@ -111,12 +122,22 @@ class ArgumentScan:
             return start, True
         for closing, opening in self._openings:
             match = opening.match(self._text, start)
+            if match is not None and match.group().endswith("/>"):
+                return match.end(), True  # its value is an attribute
             if match is not None:
                 self._state = _In.VALUE
                 self._closing = closing or re.compile(f"</{re.escape(match['key'])}>")
                 self._strict = self._by_name or closing in _QUOTES
                 return match.end(), True
-        return (start, False) if self._may_be_tag(start) else (start + 1, True)
+        attributes = _ATTRIBUTES.match(self._text, start)
+        if attributes is None and self._may_be_tag(start):
+            return start, False
+        if element := _ELEMENT.match(self._text, start):
+            self._end = re.compile(rf"\s*</{re.escape(element['name'])}>")
+        if attributes is None:
+            return start + 1, True
+        self._state = _In.TAG
+        return attributes.end(), True
 
     def _may_be_tag(self, start: int) -> bool:
         """Return True if more text could complete the opening tag of a value at ``start``."""
@@ -137,6 +158,16 @@ class ArgumentScan:
         self._state = _In.NOTHING
         return closed, True
 
+    def _tag(self, at: int) -> tuple[int, bool]:
+        mark = (_IN_QUOTE[self._quote] if self._quote else _IN_TAG).search(self._text, at)
+        if mark is None:
+            return len(self._text), False
+        if mark.group() == ">" and not self._quote:
+            self._state = _In.NOTHING
+        else:
+            self._quote = "" if self._quote else mark.group()
+        return mark.end(), True
+
     def _value(self, at: int) -> tuple[int, bool]:
         match = self._closing.search(self._text, at)
         if match is not None:
@@ -152,12 +183,14 @@ class ArgumentScan:
             begins[0] in "<[]`" and len(begins) < _WORD and not _is_complete_tag(begins)
         ):
             return at, False
-        self._state = _In.NOTHING if STRUCTURE.match(rest) else _In.VALUE
+        ends = STRUCTURE.match(rest) or (self._end and self._end.match(rest))
+        self._state = _In.NOTHING if ends else _In.VALUE
         return at, True
 
     _STEPS: ClassVar[dict[_In, Callable[[ArgumentScan, int], tuple[int, bool]]]] = {
         _In.NOTHING: _nothing,
         _In.BRACKETS: _brackets,
+        _In.TAG: _tag,
         _In.VALUE: _value,
         _In.CLOSED: _closed,
     }

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from emulator.reading.calls import PARALLEL
 from emulator.reading.events import Verdict
-from emulator.reading.lexing import JsonScan, PythonScan
+from emulator.reading.lexing import PythonScan
 from emulator.reading.python_syntax import BUILTINS, called_tool, calls_tool, dotted_name
 from emulator.reading.repairs import parse_repaired
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
@@ -74,7 +74,25 @@ def _assignment(head: str, at: int, maybe: Verdict) -> Verdict:
     return Verdict.NO if rest[1] == "=" else Verdict.YES
 
 
-_ATTACHED = re.compile(r"[^\W\d_]|\.(?:\s|\Z)")
+def is_python(source: str, names: ToolNames) -> bool:
+    """Return True if ``source`` parses."""
+    try:
+        parse_repaired(source.strip(), names)
+    except SyntaxError:
+        return False
+    return True
+
+
+def is_list_of_calls(source: str, names: ToolNames) -> bool:
+    """Return True for ``[f(a=1), g(b=2)]``, if all these functions are offered."""
+    try:
+        tree, _ = parse_repaired(source, names)
+    except SyntaxError:
+        return False
+    match tree.body:
+        case [ast.Expr(value=ast.List(elts=[_, *_] as items))]:
+            return all(called_tool(item, names) for item in items)
+    return False
 
 
 class LineKind(Enum):
@@ -159,23 +177,6 @@ class BareCode:
         except SyntaxError:
             return False
         return self._calls(tree)
-
-    def leading_calls(self) -> int:
-        """Return the length of a list of calls to which prose, or a full stop, is attached:
-        ``[f(a=1)]Fetching it.``"""
-        if not self.logical.startswith("["):
-            return 0
-        end = JsonScan(code=True).feed(self.logical) or 0
-        if not _ATTACHED.match(self.logical, end):
-            return 0
-        try:
-            tree, _ = parse_repaired(self.logical[:end], self._names)
-        except SyntaxError:
-            return 0
-        match tree.body:
-            case [ast.Expr(value=ast.List(elts=[_, *_] as items))]:
-                return end if all(called_tool(item, self._names) for item in items) else 0
-        return 0
 
     def _kind(self) -> LineKind:
         code = re.sub(r"^[ \t]*(?:>>>|\.\.\.) ", "", self.logical).strip()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from itertools import pairwise
 
-from emulator.reading.bare_code import BareCode, LineKind
+from emulator.reading.bare_code import BareCode, LineKind, is_list_of_calls, is_python
 from emulator.reading.events import (
     BlockDelta,
     BlockEnd,
@@ -30,6 +31,9 @@ def scan_tagged(text: TextBuffer, tag: Tag) -> Scanner:
     yield BlockStart(tag.dialect, opening if tag.framed else "")
     if not tag.framed:
         yield BlockDelta(opening, opening)
+    if tag.is_open and (yield from _take_opening_tag(text)):
+        yield BlockEnd("", closed=True)
+        return Position.MID_LINE
     body = tag.body()
     while True:
         before, closing = text.closing(tag.closings)
@@ -61,6 +65,34 @@ def scan_tagged(text: TextBuffer, tag: Tag) -> Scanner:
             yield BlockEnd("", closed=tag.endless and body.whole, at_reply_end=True)
             return Position.LINE_START
         yield None
+
+
+_IN_TAG = re.compile(r"[\"'<>{]")
+_QUOTES_END = {quote: re.compile(quote) for quote in "\"'"}
+
+
+def _take_opening_tag(text: TextBuffer) -> Generator[Event | None, None, bool]:
+    """Take the attributes of an opening tag. Returns True if it closes itself: ``city="Oslo"/>``.
+
+    Takes nothing if the tag does not end, or if what follows is no attribute.
+    """
+    quote, seen = "", 0
+    while True:
+        mark = (_QUOTES_END[quote] if quote else _IN_TAG).search(text.text, text.at + seen)
+        if mark is None:
+            if text.final:
+                return False
+            seen = len(text)
+            yield None
+            continue
+        seen = mark.end() - text.at
+        if mark.group() == ">" and not quote:
+            raw = text.take(seen)
+            yield BlockDelta(raw, raw)
+            return raw.endswith("/>")
+        if mark.group() in "<{":
+            return False
+        quote = "" if quote else mark.group()
 
 
 def scan_leftover(text: TextBuffer, token: str) -> Scanner:
@@ -138,13 +170,12 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
     tested = 0  # characters that are buffered and were tested
     started = False
     while True:
-        line = text.line(tested)
-        if line is None and not text.final:
-            start = text.at + tested
-            if not bare.is_prose_start(text.text[start : start + HEAD]):
-                yield None
-                continue
-            line = text.text[start:]
+        lists = [] if bare.open else (yield from _lists_before_words(text, tested, names))
+        if lists:
+            if started:
+                yield BlockEnd("", closed=True)
+            return (yield from _scan_lists(text, lists))
+        line = yield from _code_line(text, tested, bare)
         if line is None or tested + len(line) >= HOLD:
             break
         ended = _MESSAGE_END.search(line)
@@ -158,10 +189,6 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             if started:
                 yield BlockEnd("", closed=True)
             yield Text(text.take(tested - len(bare.logical)))
-            if length := bare.leading_calls():
-                yield from _code_lines(text, length, started=False)
-                yield BlockEnd("", closed=True)
-                return Position.MID_LINE
             if "\n" not in bare.logical[:-1]:
                 return Position.LINE_START_NOT_CODE  # it may still begin something else
             yield Text(text.take(len(bare.logical)))
@@ -170,6 +197,101 @@ def scan_code(text: TextBuffer, names: ToolNames) -> Scanner:
             line = ""
             break
     return (yield from _code_ends(text, tested, line, bare, started=started))
+
+
+def _code_line(text: TextBuffer, after: int, bare: BareCode) -> Generator[None, None, str | None]:
+    """Wait for the line that begins ``after`` characters ahead, or for a beginning that can only be prose.
+
+    Returns None at the end of the reply.
+    """
+    while (line := text.line(after)) is None and not text.final:
+        start = text.at + after
+        if bare.is_prose_start(text.text[start : start + HEAD]):
+            return text.text[start:]
+        yield None
+    return line
+
+
+#: What may follow a list in its line without being words.
+_NO_WORDS = re.compile(r"[ \t\r,;]*(?P<end>[\n#]|\Z)")
+_SURPLUS = "])}"
+_OPERATOR = re.compile(r"[ \t]*[^\w\s\"'`]")
+_BETWEEN_LISTS = re.compile(r"[ \t,;]{0,40}")
+
+_Span = tuple[int, int]
+
+
+def _lists_before_words(
+    text: TextBuffer, start: int, names: ToolNames
+) -> Generator[None, None, list[_Span]]:
+    """Return the lists of calls with which the line at offset ``start`` begins, if words follow them.
+
+    A list ends at its own bracket, whatever quotes follow: ``[f(a="x")]I'm looking``. Returns none
+    if the line is Python as a whole. Takes nothing.
+    """
+    lists: list[_Span] = []
+    at = start
+    while (found := (yield from _list_of_calls(text, at, names))) is not None:
+        lists.append(found)
+        at = found[1]
+    while lists:
+        rest = text.text[text.at + at : text.at + at + HEAD]
+        ends = _NO_WORDS.match(rest)
+        if ends is None:
+            if _OPERATOR.match(rest):
+                line = yield from text.next_line(at)
+                if is_python(text.text[text.at + start : text.at + at] + (line or ""), names):
+                    return []
+            return lists
+        if ends["end"] or text.final or len(rest) == HEAD:
+            return lists if len(lists) > 1 else []
+        yield None
+    return []
+
+
+def _list_of_calls(
+    text: TextBuffer, at: int, names: ToolNames
+) -> Generator[None, None, _Span | None]:
+    """Return the start and the end of the list of calls that follows offset ``at`` in its line, or None."""
+    while True:
+        gap = _BETWEEN_LISTS.match(text.text, text.at + at)
+        start = gap.end() - text.at if gap else at
+        if start < len(text) or text.final:
+            break
+        yield None
+    if not text.text.startswith("[", text.at + start):
+        return None
+    scan, scanned, searched = JsonScan(code=True), start, start
+    while True:
+        # After a bracket no cut is inside a triple quote.
+        stop = text.text.rfind("]", text.at + searched, text.at + HOLD) + 1
+        end = scan.feed(text.text, text.at + scanned, stop) if stop else None
+        if end is not None:
+            source = text.text[text.at + start : end]
+            return (start, end - text.at) if is_list_of_calls(source, names) else None
+        searched = min(len(text), HOLD)
+        scanned = stop - text.at if stop else scanned
+        if text.final or searched == HOLD:
+            return None
+        yield None
+
+
+def _scan_lists(text: TextBuffer, lists: list[_Span]) -> Scanner:
+    """Take lists of calls as the lines of one block; the text of a link is prose:
+    ``[f(a=1)](https://...)``.
+    """
+    end = lists[-1][1]
+    if text.text.startswith("(", text.at + end):
+        yield Text(text.take(end))
+        return Position.MID_LINE
+    yield Text(text.take(lists[0][0]))
+    yield BlockStart("python", "")
+    for (start, list_end), (following, _) in pairwise([*lists, (end, end)]):
+        raw = text.take(following - start)
+        yield BlockDelta(f"{raw[: list_end - start]}\n", raw)
+    surplus = text.take(1) if text.head(1)[0] in _SURPLUS else ""
+    yield BlockEnd(surplus, closed=True)
+    return Position.MID_LINE
 
 
 def _code_lines(

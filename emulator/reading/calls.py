@@ -41,7 +41,7 @@ CALLS_KEYS = tuple(
 #: OpenAI's invented function that makes several calls: ``{"tool_uses": [...]}``.
 PARALLEL = "multi_tool_use.parallel"
 #: Keys that may accompany a call and are not arguments.
-_ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
+ENVELOPE = frozenset({"type", "id", "index", "call_id", "thought", "thoughts", "reasoning"})
 
 
 def find_calls(value: JSON, names: ToolNames) -> Iterator[tuple[str, JSON]]:
@@ -131,7 +131,7 @@ def _named_call(
                 yield name, value[key]
             return
     if names.find(name):  # {"name": "get_weather", "city": "Oslo"}
-        ignored = _ENVELOPE | {name_key}
+        ignored = ENVELOPE | {name_key}
         flat = {key: item for key, item in value.items() if key not in ignored}
         if not _NOT_CALL_KEYS & flat.keys():
             yield name, flat

@@ -3,6 +3,7 @@
     <parameter=city>Oslo</parameter>          the rows of `ARGUMENTS`: the element names the argument
     <param name="city" value="Oslo"/>         its value may be an attribute (with XML's entities)
     <city>Oslo</city>                         elements that are named after the parameters
+    <invoke name="f" city="Oslo"/>            attributes of the call's own tag
     <params> ... </params>                    may be around the arguments (`WRAPPERS`), also around JSON
 
 A value is any text, so it may contain tags. It ends at a closing tag after which the call can continue:
@@ -122,7 +123,7 @@ ARGUMENT = re.sub(r"\?P<\w+>", "?:", "|".join(one.opening for one in ARGUMENTS))
 """The beginning of any argument."""
 _IMPLIED = {one.name for one in ARGUMENTS if one.implied}
 _CLOSES = {one.name: re.compile(one.closing) for one in ARGUMENTS}
-_OPENED = re.compile(r"(?:<[A-Za-z_][^<>]{0,200}>\s*){1,4}\Z")
+_OPENED = re.compile(r"(?:<[A-Za-z_](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>\s*){1,4}\Z")
 _OPENED_NAME = re.compile(r"<([A-Za-z_][\w.\-]{0,100})")
 _BETWEEN = re.compile(rf"(?:\s|</?(?:{WRAPPERS})>)*")
 """What may be between two arguments."""
@@ -342,6 +343,49 @@ def unwrap(value: str, *, loose: bool = False) -> str:
     if len(value) > 1 and value[0] == value[-1] == "\n":
         return value[1:-1]
     return value
+
+
+CALLING = rf"{PREFIX}(?:function|invoke|function_call|tool_call|tool|call)"
+"""The name of a tag whose attribute names the function."""
+ATTRIBUTE_BEFORE = r"\s+[\w:.\-]{1,60}\s*=\s*(?:\"[^\"<>]{0,60}\"|'[^'<>]{0,60}'|[^\s\"'<>/]{1,60})"
+ATTRIBUTES_BEFORE = rf"(?:{ATTRIBUTE_BEFORE}){{0,3}}?"
+"""What may precede that attribute."""
+ATTRIBUTES_FOLLOW = r"(?=\s*/?>|\s+[\w:.\-]{1,60}\s*=)"
+"""What follows the name of a tag."""
+_CALL_ATTRIBUTE = re.compile(
+    r"\s+(?P<key>[\w:.\-]{1,60})\s*=\s*(?:(?P<quote>[\"'])|(?P<word>[^\s\"'<>/]{1,200}))"
+)
+_TAG_END = re.compile(r"\s*(?P<empty>/?)>")
+
+
+@dataclass(frozen=True)
+class OpeningTag:
+    """The tag of a call. ``is_empty``: the tag closes itself."""
+
+    attributes: dict[str, str]
+    end: int
+    is_empty: bool
+
+
+def parse_opening_tag(text: str, at: int) -> OpeningTag:
+    """Read the attributes of the tag whose name ends at ``at``. Raises `Unreadable`."""
+    found: dict[str, str] = {}
+    while (attribute := _CALL_ATTRIBUTE.match(text, at)) is not None:
+        key, value, at = attribute["key"], attribute["word"], attribute.end()
+        if quote := attribute["quote"]:
+            closing = text.find(quote, at)
+            if closing < 0:
+                raise unreadable(_CUT)
+            value, at = text[at:closing], closing + 1
+        if key in found or _MISREAD.match(value):
+            raise unreadable(
+                f"the attribute {key!r} is written twice, or contains tags of the call"
+            )
+        found[key] = unescape(value)
+    end = _TAG_END.match(text, at)
+    if end is None:
+        raise unreadable("the tag of the call does not end", hint='write attribute="value"')
+    return OpeningTag(found, end.end(), bool(end["empty"]))
 
 
 _CUT = "the call is cut off within its arguments"

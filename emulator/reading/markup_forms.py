@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulator.core.command_tools import COMMAND_PARAMETERS
-from emulator.reading.calls import JSON, find_calls
-from emulator.reading.elements import ARGUMENT, PREFIX, SUFFIX, WRAPPERS, parse_children
+from emulator.reading.calls import ARGUMENT_KEYS, ENVELOPE, JSON, find_calls
+from emulator.reading.elements import (
+    ARGUMENT,
+    ATTRIBUTES_BEFORE,
+    ATTRIBUTES_FOLLOW,
+    CALLING,
+    PREFIX,
+    SUFFIX,
+    WRAPPERS,
+    parse_children,
+    parse_opening_tag,
+)
 from emulator.reading.markup_arguments import MARK, parse_gemma, parse_marked
 from emulator.reading.markup_block import MarkupBlock
 from emulator.reading.statements import unreadable
@@ -22,9 +32,18 @@ def _name(key: str) -> str:
     return rf"(?P<{key}>[\w.\-:/]{{1,200}})"
 
 
+@dataclass(frozen=True)
+class Header:
+    """The beginning of a call: from the index of its first character to the index of its arguments."""
+
+    start: int
+    end: int
+    text: str
+
+
 #: The calls that are read, as (name, arguments), and the index after them.
 Calls = tuple[list[tuple[str, JSON]], int]
-Read = Callable[[MarkupBlock, re.Match[str], str], Calls]
+Read = Callable[[MarkupBlock, Header, str], Calls]
 
 
 @dataclass(frozen=True)
@@ -43,20 +62,22 @@ _WRAPPED = re.compile(rf"(?:\s*<(?:{WRAPPERS})>)?")
 _JSON_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:```\w*\s*)?(?=\{{)")
 _ARGUMENT_FOLLOWS = re.compile(rf"{_WRAPPED.pattern}\s*(?:{ARGUMENT})")
 _TAG = re.compile(rf"<{PREFIX}(?P<name>[A-Za-z_]\w*)")
+_ARGUMENTS_ONLY = [[key] for key in ARGUMENT_KEYS]
+_CLOSES = re.compile(r"\s*(?:</|\Z)")
 _CHILD_FOLLOWS = re.compile(r"\s*<[A-Za-z_]")
 _BAD_ARGUMENTS = re.compile(r"\s*(?:```\w*\s*)?(?P<text>[^\s<\[`][^\n]{0,200})")
 
 
-def _json_or_none(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
+def _json_or_none(block: MarkupBlock, header: Header, name: str) -> Calls:
     """Read the arguments as a JSON object; no arguments if nothing or another tag follows."""
-    begins = _JSON_FOLLOWS.match(block.text, match.end())
+    begins = _JSON_FOLLOWS.match(block.text, header.end)
     if begins is not None:
         value, end = block.json(begins.end())
         inner = list(find_calls(value, block.names))
         if len(inner) == 1 and inner[0][0] == name:  # the call repeats its name
             return inner, end
         return [(name, value)], end
-    other = _BAD_ARGUMENTS.match(block.text, match.end())
+    other = _BAD_ARGUMENTS.match(block.text, header.end)
     if other is not None:
         raise unreadable(
             "expected the arguments as a JSON object",
@@ -64,36 +85,73 @@ def _json_or_none(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
             source_line=other["text"][:200],
             hint='write {"argument": value}',
         )
-    return [(name, None)], match.end()
+    return [(name, None)], header.end
 
 
-def _elements(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
-    if _JSON_FOLLOWS.match(block.text, match.end()):
-        return _json_or_none(block, match, name)
-    found = block.elements.arguments(match.end(), framed=match.group().startswith("<"))
-    is_named_after = _CHILD_FOLLOWS.match(block.text, match.end())
-    if found is None and is_named_after and not _ARGUMENT_FOLLOWS.match(block.plain, match.end()):
-        found = {}, match.end()
+def _elements(block: MarkupBlock, header: Header, name: str) -> Calls:
+    if _JSON_FOLLOWS.match(block.text, header.end):
+        return _json_or_none(block, header, name)
+    found = block.elements.arguments(header.end, framed=header.text.startswith("<"))
+    is_named_after = _CHILD_FOLLOWS.match(block.text, header.end)
+    if found is None and is_named_after and not _ARGUMENT_FOLLOWS.match(block.plain, header.end):
+        found = {}, header.end
     if found is None:
-        if match.end() == len(block.text.rstrip()):
+        if header.end == len(block.text.rstrip()):
             return [(name, None)], len(block.text)
         raise unreadable(
             "the call is cut off within a parameter",
-            line=block.line(match.start()),
+            line=block.line(header.start),
             hint="write it again, complete",
         )
     arguments, end = found
-    tag = _TAG.match(match.group())
-    if not arguments and tag and _CHILD_FOLLOWS.match(block.text, match.end()):
-        arguments, end = parse_children(block.text, match.end(), tag["name"])
+    tag = _TAG.match(header.text)
+    if not arguments and tag and _CHILD_FOLLOWS.match(block.text, header.end):
+        arguments, end = parse_children(block.text, header.end, tag["name"])
     if not arguments:
-        return _json_or_none(block, match, name)[0], end
+        return _json_or_none(block, header, name)[0], end
     return [(name, arguments)], end
 
 
+def _in_tag(read: Read, *, names_call: bool = False) -> Read:
+    """Read arguments in the attributes of a call's tag, and with ``read`` those in the element.
+
+    ``names_call``: the attributes are the keys of a call object. ``name`` is the function's, others (``id``)
+    are no arguments if the element has some, and ``arguments`` may hold them all.
+    """
+
+    def read_tag(block: MarkupBlock, header: Header, name: str) -> Calls:
+        tag_name = _TAG.match(header.text) if names_call else None
+        at = header.start + tag_name.end() if tag_name else header.end
+        tag = parse_opening_tag(block.text, at)
+        header = replace(header, end=tag.end, text=block.text[header.start : tag.end])
+        if tag.is_empty:
+            calls: list[tuple[str, JSON]] = [(name, None)]
+            end = tag.end
+        else:
+            calls, end = read(block, header, name)
+        inner = calls[0][1]
+        ignored = (ENVELOPE | {"name"} if inner else {"name"}) if names_call else ()
+        attributes = {key: value for key, value in tag.attributes.items() if key not in ignored}
+        if not attributes:
+            return calls, end
+        if names_call and not inner and [*attributes] in _ARGUMENTS_ONLY:
+            return [(name, next(iter(attributes.values())))], end
+        is_read = inner or tag.is_empty or _CLOSES.match(block.text, tag.end)
+        others = {} if inner is None else inner
+        is_sole = is_read and len(calls) == 1
+        if not (is_sole and isinstance(others, dict)) or others.keys() & attributes:
+            raise unreadable(
+                f"{name} has arguments in its tag and others in its element",
+                line=block.line(header.start),
+            )
+        return [(name, attributes | others)], end
+
+    return read_tag
+
+
 def _own_syntax(parse: Callable[[str, int], tuple[dict[str, JSON], int]]) -> Read:
-    def read(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
-        arguments, end = parse(block.text, match.end())
+    def read(block: MarkupBlock, header: Header, name: str) -> Calls:
+        arguments, end = parse(block.text, header.end)
         return [(name, arguments)], end
 
     return read
@@ -116,56 +174,54 @@ def _command(block: MarkupBlock, start: int, name: str) -> Calls | None:
     return ([(called, [arguments[next(iter(keys))]])], end) if keys else None
 
 
-def _element(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
-    if match.group().endswith("/>"):
-        return [(name, None)], match.end()
-    if match.lastgroup == "element" and block.names.runs_commands(name):
-        command = _command(block, match.end(), name)
+def _element(block: MarkupBlock, header: Header, name: str) -> Calls:
+    if block.names.runs_commands(name):
+        command = _command(block, header.end, name)
         if command is not None:
             return command
-    if _JSON_FOLLOWS.match(block.text, match.end()):
-        return _json_or_none(block, match, name)
-    return _by_parameter(block, match, name, name)
+    if _JSON_FOLLOWS.match(block.text, header.end):
+        return _json_or_none(block, header, name)
+    return _by_parameter(block, header, name, name)
 
 
-def _by_parameter(block: MarkupBlock, match: re.Match[str], name: str, parent: str | None) -> Calls:
+def _by_parameter(block: MarkupBlock, header: Header, name: str, parent: str | None) -> Calls:
     """Read the arguments in elements, up to the end of ``parent``."""
-    if _ARGUMENT_FOLLOWS.match(block.plain, match.end()):
-        found = block.elements.arguments(match.end(), framed=False)
+    if _ARGUMENT_FOLLOWS.match(block.plain, header.end):
+        found = block.elements.arguments(header.end, framed=False)
         if found is not None:
             return [(name, found[0])], found[1]
-    arguments, end = parse_children(block.text, match.end(), parent)
+    arguments, end = parse_children(block.text, header.end, parent)
     if not arguments and not block.text.startswith(
         f"</{parent or ''}", end - len(parent or "") - 3
     ):
-        return _json_or_none(block, match, name)
+        return _json_or_none(block, header, name)
     return [(name, arguments)], end
 
 
 _PARENT = re.compile(r"<(?P<name>\w+)>\Z")
 
 
-def _children(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
-    parent = _PARENT.search(match.group())
-    if _JSON_FOLLOWS.match(block.text, match.end()) or not _CHILD_FOLLOWS.match(
-        block.text, match.end()
+def _children(block: MarkupBlock, header: Header, name: str) -> Calls:
+    parent = _PARENT.search(header.text)
+    if _JSON_FOLLOWS.match(block.text, header.end) or not _CHILD_FOLLOWS.match(
+        block.text, header.end
     ):
-        return _json_or_none(block, match, name)
-    return _by_parameter(block, match, name, parent["name"] if parent else None)
+        return _json_or_none(block, header, name)
+    return _by_parameter(block, header, name, parent["name"] if parent else None)
 
 
 _QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>.*)(?P=quote)\]\s*\Z", re.DOTALL)
 
 
-def _history_line(block: MarkupBlock, match: re.Match[str], name: str) -> Calls:
-    value = _QUOTED.match(block.text, match.end())
+def _history_line(block: MarkupBlock, header: Header, name: str) -> Calls:
+    value = _QUOTED.match(block.text, header.end)
     if value is None:
-        raise unreadable("the call is cut off", line=block.line(match.start()))
+        raise unreadable("the call is cut off", line=block.line(header.start))
     return [(name, [value["text"]])], len(block.text)
 
 
-def _json(block: MarkupBlock, match: re.Match[str], _: str) -> Calls:
-    value, end = block.json(match.start())
+def _json(block: MarkupBlock, header: Header, _: str) -> Calls:
+    value, end = block.json(header.start)
     return list(find_calls(value, block.names)) or list(_by_key(value)), end
 
 
@@ -187,15 +243,14 @@ FORMS: tuple[MarkupForm, ...] = (
     MarkupForm(
         "equals",
         "<function=f><parameter=a>1</parameter></function>; also with JSON inside",
-        rf"<{PREFIX}function=\s*[\"']?(?P<equals>[^\s<>\"']{{1,200}})[\"']?\s*>",
-        _elements,
+        rf"<{PREFIX}function=\s*[\"']?(?P<equals>[^\s<>\"']{{1,200}}?)[\"']?{ATTRIBUTES_FOLLOW}",
+        _in_tag(_elements),
     ),
     MarkupForm(
         "named",
         '<invoke name="f"><parameter name="a">1</parameter></invoke>; also function, tool, call',
-        rf"<{PREFIX}(?:invoke|function|function_call|tool_call|tool|call)\s+name="
-        r"[\"']?(?P<named>[^\"'<>]{1,200}?)[\"']?\s*>",
-        _elements,
+        rf"<{CALLING}{ATTRIBUTES_BEFORE}\s+name=[\"']?(?P<named>[^\"'<>]{{1,200}}?)[\"']?{ATTRIBUTES_FOLLOW}",
+        _in_tag(_elements, names_call=True),
     ),
     MarkupForm(
         "children",
@@ -267,9 +322,9 @@ FORMS: tuple[MarkupForm, ...] = (
     ),
     MarkupForm(
         "element",
-        "<f><a>1</a></f>",
-        r"<(?P<element>[A-Za-z_][\w.\-]{0,200})(?:\s?/)?>",
-        _element,
+        '<f><a>1</a></f>, <f a="1"/>',
+        rf"<(?P<element>[A-Za-z_][\w.\-]{{0,200}}){ATTRIBUTES_FOLLOW}",
+        _in_tag(_element),
     ),
     MarkupForm(
         "bare",

@@ -14,7 +14,7 @@ from emulator.reading.calls import call_statement, unfold
 from emulator.reading.data_readers import read_python
 from emulator.reading.diagnostics import Diagnostic
 from emulator.reading.markup_block import MarkupBlock
-from emulator.reading.markup_forms import FORMS, MarkupForm
+from emulator.reading.markup_forms import FORMS, Header, MarkupForm
 from emulator.reading.python_syntax import BUILTINS, calls_tool, dotted_name, parse
 from emulator.reading.statements import NoCall, Statement, Unreadable
 from emulator.reading.tool_names import ToolNames
@@ -53,7 +53,8 @@ def read_markup(text: str, names: ToolNames) -> list[Statement]:
             at = match.end()
             continue
         line = block.line(match.start())
-        calls, at = form.read(block, match, name)
+        header = Header(match.start(), match.end(), match.group())
+        calls, at = form.read(block, header, name)
         found += [
             call_statement(written, arguments, names, line)
             for call in calls

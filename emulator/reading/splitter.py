@@ -85,7 +85,7 @@ _FIRST_LINES = ("all\n", "tool_code\n")
 _RECIPIENT = re.compile(r"(?P<to> ?to=)(?P<name>[\w.\-]{1,200})<\|(?:channel|message)\|>")
 _PARTIAL_RECIPIENT = re.compile(r" ?(?:t?|to|to=[\w.\-]{0,200}(?:<(?:\|\w{0,8})?)?)\Z")
 #: The length limit of a tag that is recognized by its form instead of by a table.
-_ELEMENT = 100
+_ELEMENT = 400
 _ELEMENT_BEGINS = re.compile(r"<[\w｜|]")
 
 
@@ -312,7 +312,7 @@ class Splitter:
         if tag is None and element is None:
             return Verdict.MAYBE if not whole and may_be_element(rest) else Verdict.NO
         mention = quoted_tag(self._text, tag or (element.opening if element else ""))
-        if mention is Verdict.NO and element is not None:
+        if mention is Verdict.NO and element is not None and not element.is_open:
             mention = named_tag(self._text, element.opening)
         if mention is not Verdict.NO:
             return Verdict.MAYBE if mention is Verdict.MAYBE else Verdict.NO

@@ -13,6 +13,7 @@ from functools import partial
 
 from emulator.core.command_tools import COMMAND_TOOLS
 from emulator.reading.argument_scan import ArgumentScan
+from emulator.reading.elements import ATTRIBUTE_BEFORE, ATTRIBUTES_BEFORE
 from emulator.reading.events import Verdict
 from emulator.reading.lexing import PythonScan
 from emulator.reading.tool_names import ToolNames
@@ -137,7 +138,8 @@ class Tag:
 
     `framed`: the tags are not part of the block's text, because its reader does not know tags.
     `endless`: the block may extend to the end of the reply. `by_name`: the element's name is the
-    name of the function. If a closing equals the opening, it begins the next block.
+    name of the function. `is_open`: attributes follow, up to the end of the opening tag. If a
+    closing equals the opening, it begins the next block.
     """
 
     opening: str
@@ -146,6 +148,7 @@ class Tag:
     framed: bool = False
     endless: bool = False
     by_name: bool = False
+    is_open: bool = False
 
     def body(self) -> CodeScan | ArgumentScan:
         """Return a scanner of the block's content."""
@@ -204,20 +207,24 @@ TAGS: tuple[Tag, ...] = (
 )
 
 _PREFIX = r"(?:\w{1,20}:|[｜|]\w{1,20}[｜|] ?|ifm\|)?"
+_CALLS = "function|invoke|function_call|tool_call|tool|call"
 #: Elements that contain calls, with any namespace: ``<function_calls>``, ``<｜DSML｜tool_calls>``.
 _ELEMENT = re.compile(
     rf"<(?P<name>{_PREFIX}(?P<bare>(?:\w{{1,20}}_)?tool_calls?|(?:\w{{1,20}}_)?function_calls?"
-    r"|functioncall|tool_use|use_mcp_tool|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{1,20})?)>"
+    rf"|functioncall|tool_use|use_mcp_tool|TOOLCALL|invoke|(?<=[｜|] )calls)(?::\w{{1,20}})?)"
+    rf"{ATTRIBUTES_BEFORE}>"
 )
 #: Elements whose opening tag names the function.
 _CALLING = re.compile(
-    rf"<(?P<name>{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call))(?:=| name=)"
+    rf"<(?P<name>{_PREFIX}(?:{_CALLS}))(?:(?P<equals>=)|{ATTRIBUTES_BEFORE}\s+name\s*=)"
 )
 _SLIP = re.compile(r"<(?P<name>[A-Za-z]\w*_\w{1,60})>")
 _ELEMENT_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+_WITH_ATTRIBUTE = re.compile(r"<(?P<name>[A-Za-z_][\w.\-]{0,80})\s+[\w:.\-]{1,60}\s*=\s*[\"'\w]")
 _PARTIAL = re.compile(
     r"<[\w:.|｜▁\-]{0,64}\Z|<[｜|]\w{1,20}[｜|] \w{0,20}\Z"
-    rf"|<{_PREFIX}(?:function|invoke|function_call|tool_call|tool|call) n?a?m?e?\Z"
+    rf"|<{_PREFIX}(?:[A-Za-z_][\w.\-]{{0,80}})(?:{ATTRIBUTE_BEFORE}){{0,3}}"
+    r"(?:\s+(?:[\w:.\-]{1,60}(?:\s*(?:=\s*(?:\"[^\"<>]{0,60}|'[^'<>]{0,60}|[^\s\"'<>/]{1,60})?)?)?)?)?\Z"
 )
 
 
@@ -245,13 +252,18 @@ class Tags:
         """Return the tag of the element that ``head`` begins with. With ``names``, a misspelt
         function name counts too.
         """
+        match = _CALLING.match(head)
+        if match is not None:
+            opening = f"<{match['name']}{match['equals'] or ''}"
+            return Tag(opening, "markup", (f"</{match['name']}>",), is_open=True)
         match = _ELEMENT.match(head)
         if match is not None:
             closings = dict.fromkeys((f"</{match['name']}>", f"</{match['bare']}>", match.group()))
             return Tag(match.group(), "markup", tuple(closings))
-        match = _CALLING.match(head)
-        if match is not None:
-            return Tag(match.group(), "markup", (f"</{match['name']}>",))
+        match = _WITH_ATTRIBUTE.match(head)
+        if match is not None and names and names.find(match["name"]):
+            opening = f"<{match['name']}"
+            return Tag(opening, "markup", (f"</{match['name']}>",), by_name=True, is_open=True)
         match = _SLIP.match(head) if names else None
         if match is not None and names and names.find_near(match["name"]):
             return Tag(match.group(), "markup", (f"</{match['name']}>",), by_name=True)

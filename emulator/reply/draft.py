@@ -25,12 +25,11 @@ from emulator.conversation.forced_call import ForcedCall, only_fitting_call
 from emulator.core.events import AnswerEvent, ToolCall
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic
-from emulator.reading.open_text import SYNTAXES
 from emulator.reading.openings import MARK
 from emulator.reading.readers import READERS, Unreadable
+from emulator.reading.statements import unreadable
 from emulator.reply.continuation import TAIL
 from emulator.reply.draft_block import DraftBlock
-from emulator.reply.early_call import EarlyCall
 from emulator.reply.judge import (
     FAULTY,
     NO_CALL,
@@ -45,10 +44,10 @@ from emulator.reply.question import Question
 from emulator.reply.quotations import Quotations
 from emulator.reply.recording import note_shown, record_block
 from emulator.reply.reply_cell import ReplyCell
-from emulator.reply.reply_program import ReplyProgram, incomplete_call
+from emulator.reply.reply_program import ReplyProgram
 from emulator.reply.statement_reader import StatementReader
+from emulator.reply.unknown_syntax import has_all_of_a_call
 from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
-from emulator.tools.tool import Tool
 
 
 class Draft:
@@ -61,15 +60,13 @@ class Draft:
         quotations: Quotations,
         *,
         cell: ReplyCell | None = None,
-        stream_calls: Literal["delta", "statement", "block"] = "statement",
-        stream_arguments: bool = False,
+        stream_calls: Literal["statement", "block"] = "statement",
         shown: Callable[[DraftBlock], str] = lambda block: block.as_shown,
         forced: ForcedCall | None = None,
     ) -> None:
         """``cell`` with a code interpreter: blocks are then judged at their end. ``stream_calls`` as the
-        setting: with "delta" the first call is decided as soon as it has a long text, and with
-        ``stream_arguments`` sent while the model is still writing it. ``shown`` writes a block
-        that does not run for the user; ``forced`` is the only call that the reply may make."""
+        setting. ``shown`` writes a block that does not run for the user; ``forced`` is the only call that
+        the reply may make."""
         self.program = program
         self._cell = cell
         self._judge = judge
@@ -80,7 +77,6 @@ class Draft:
             program.toolset, quotations, program.foreign, forced=forced is not None
         )
         self._stream_calls = stream_calls
-        self._stream_arguments = stream_arguments
         self.names = cell.names if cell else self._reader.names
         self.truncated_block = ""
         self.uses_label = False
@@ -207,28 +203,9 @@ class Draft:
             is_python = self._cell.is_python(block) and not self.program.calls
             if is_python and self._judge.decides_cells_early(block):
                 yield from self._cell.start()
-        # Only the first block: later calls may have to wait for its calls.
-        elif self._stream_calls == "delta" and self.program.early is None and dialect in SYNTAXES:
-            self.program.early = block.early = EarlyCall(
-                dialect,
-                self.program.toolset,
-                self.program.first_id,
-                is_free=lambda tool: self._is_free(block, tool),
-                quotes=self._quotations.quotes_beginning,
-                streams=self._stream_arguments,
-            )
-
-    def _is_free(self, block: DraftBlock, tool: Tool) -> bool:
-        """Return True if a call can be sent before its block ends."""
-        if self.program.repeats_tool(tool.name):
-            return False
-        block.tools.add(tool.python_name)
-        block.calls_tool = True
-        return self._judge.decides_early(block)
 
     def feed(self, text: str, raw: str) -> Iterator[AnswerEvent]:
-        """Add text to the block; yields the calls that can be sent. Raises `ModelFailed` as `end_block`
-        does."""
+        """Add text to the block; yields the calls that can be sent."""
         block = self._opened()
         block.pieces.append(raw)
         block.text.append(text)
@@ -237,8 +214,6 @@ class Draft:
         if self._cell is not None:
             yield from self._cell.feed(text)
             return
-        if block.early is not None and not block.statements:
-            yield from block.early.feed(text)
         calling = self._reader.feed(block, text)
         if calling and self._stream_calls != "block" and self._runs_early(block):
             block.has_run = True
@@ -246,8 +221,6 @@ class Draft:
 
     def _runs_early(self, block: DraftBlock) -> bool:
         """Return True if calls of an unfinished block can be sent."""
-        if block.is_committed:
-            return True
         if self._unsettled or self._forced:  # an object may be the forced call's arguments
             return False
         return self._judge.decides_early(block)
@@ -255,8 +228,7 @@ class Draft:
     def end_block(self, raw: str, *, cut_off: bool) -> Iterator[AnswerEvent | str]:
         """End the block. Yields its calls, or the block as text if it is not code to run.
 
-        With ``cut_off`` only complete statements count, and ``truncated_block`` is set. Raises
-        `ModelFailed` if a call that was streamed early did not become one.
+        With ``cut_off`` only complete statements count, and ``truncated_block`` is set.
         """
         block = self._opened()
         block.pieces.append(raw)
@@ -291,7 +263,7 @@ class Draft:
         """Return True if what follows a block decides about it: whether it runs, or whether it is shown
         before the model is asked."""
         decision = self._decide(block)
-        if block.is_committed or decision.outcome is BlockOutcome.SHOWN:
+        if decision.outcome is BlockOutcome.SHOWN:
             return False
         is_asked = decision.outcome is BlockOutcome.ASKED and not block.is_marked
         return is_asked or decision.outcome is BlockOutcome.OPEN or bool(self._unsettled)
@@ -348,7 +320,7 @@ class Draft:
             yield block.as_shown
             return
         decision = self._judge.decide(block, place) if cut_off else self._decide(block, place)
-        if block.is_committed or decision.outcome is BlockOutcome.RUNS:
+        if decision.outcome is BlockOutcome.RUNS:
             if block.has_statements or not cut_off:
                 yield from self._run_block(block, cut_off=cut_off)
         elif decision.outcome is BlockOutcome.SHOWN:
@@ -370,8 +342,6 @@ class Draft:
                 program.append(block)
         if not program.calls:  # a call is quoted, the block is rejected, or it called nothing
             self._withhold(block, is_asked=block.is_quoted)
-        if program.has_open_call and not self.truncated_block:
-            raise incomplete_call("it did not become a call")
 
     def _run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
         yield from self.program.run(block)
@@ -413,6 +383,20 @@ class Draft:
         if not self.program.diagnostics:
             self.program.append(block)
 
+    def ask_about_words(self, words: str) -> None:
+        """Ask about words, which are shown already, if they are calls in a syntax that no reader knows."""
+        if not has_all_of_a_call(words, self.program.toolset):
+            return
+        hint = "write name(argument=value), or a JSON object with name and arguments"
+        error = unreadable("this syntax of a call is unknown", source_line=words[:200], hint=hint)
+        block = DraftBlock(
+            "json", READERS["json"](self.names), ["", words], False, [words], error=error
+        )
+        self._reader.close(block)
+        record_block(block.dialect, block.pieces, (), error, quoted=block.is_quoted)
+        self._question_row = self._question_row or FAULTY.row
+        self._questioned_blocks.append(block)
+
     def finish(self) -> Iterator[AnswerEvent]:
         """The upstream's connection is closed: run the cell."""
         if (block := self._block) is not None:  # the rest of the reply was skipped
@@ -423,7 +407,7 @@ class Draft:
     def _is_object(self, block: DraftBlock, forced: ForcedCall) -> bool:
         """Return True if the block has the arguments of the forced call, and no call."""
         is_object = block.dialect == "json" or block.inner.lstrip().startswith("{")
-        return is_object and not block.is_committed and forced.has_arguments(block.inner)
+        return is_object and forced.has_arguments(block.inner)
 
     def _opened(self) -> DraftBlock:
         assert self._block is not None, "the splitter starts a block before it feeds it"
@@ -431,8 +415,6 @@ class Draft:
 
     def _show(self, block: DraftBlock, decision: Decision) -> Iterator[str]:
         """The text of a block that does not run."""
-        if self.program.has_open_call:
-            raise incomplete_call("it did not become a call")
         self.truncated_block = ""
         if decision.outcome is BlockOutcome.SHOWN and decision is not NO_CALL:
             note_shown(decision.row)

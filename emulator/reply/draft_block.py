@@ -14,7 +14,6 @@ from emulator.reading.python_reader import PythonReader
 from emulator.reading.readers import Reader, Statement, Unreadable
 from emulator.reading.statements import NoCall
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
-from emulator.reply.early_call import EarlyCall
 
 _LABELS = frozenset(f"{MARK} tool_call tool_calls tool_use function_call function_calls".split())
 """Some models label calls so without being told."""
@@ -58,13 +57,6 @@ class DraftBlock:
     """The Python names of the tools that the statements use."""
     has_run: bool = False
     """Whether calls of the block may have been sent before its end."""
-    early: EarlyCall | None = None
-    """The search for a call that is sent while the model still writes it."""
-
-    @property
-    def is_committed(self) -> bool:
-        """Whether a call of the block is sent while the model writes it: nothing after that can stop it."""
-        return self.early is not None and self.early.started is not None
 
     @property
     def has_statements(self) -> bool:

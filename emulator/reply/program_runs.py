@@ -89,10 +89,6 @@ class ProgramRuns:
         self._repeated_calls, self._quotes = (), lambda _: False
         self._last, self.waits = None, False
 
-    def repeats_tool(self, name: str) -> bool:
-        """Return True if a call of this tool may be a repeated one."""
-        return any(call.name == name for call in self._repeated_calls)
-
     def _run(self, program: Program) -> RunResult:
         if diagnostics := validate.check(program, self.toolset):
             return RunResult(diagnostics=diagnostics)

@@ -46,7 +46,6 @@ _BETWEEN_WORDS = re.compile(r"(?<=\w)\s+(?=\w)")
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"\w+")
 _CLOSING = re.compile(r",?([)\]}])")
-_LAST_WORD = re.compile(r"\w*\W*\Z")
 _QUOTES = str.maketrans(dict.fromkeys("'“”„‘’", '"'))
 _MARGIN = re.compile(r"^[ \t]*(?:(?:>>>|\.\.\.|[>|])[ \t]?)+", re.MULTILINE)
 """Prefixes of quoted lines in mails and consoles."""
@@ -86,10 +85,6 @@ class Quotations:
     def quotes_text(self, text: str) -> bool:
         """Return True if others wrote ``text``."""
         return bool(self._passages_with(text))
-
-    def quotes_beginning(self, text: str) -> bool:
-        """Return True if others wrote something that begins like ``text``."""
-        return self.quotes_text(_LAST_WORD.sub("", text))
 
     def quotes_statement(self, written: Statement, meant: Statement) -> bool:
         """Return True if others wrote the statement; ``meant`` is the same with the names of the tools."""

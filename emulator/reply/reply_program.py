@@ -1,9 +1,7 @@
 """The program of a reply: it grows by blocks, and each run sends the calls that are new. Knows nothing of
 prose, of HTTP or of what a block is for (`draft`).
 
-What was sent never changes: a run that makes other calls than before is rejected (`ReplayDiverged`), and a
-call whose arguments were streamed early (`EarlyCall`) but that does not become that call ends the answer with
-`ModelFailed`.
+What was sent never changes: a run that makes other calls than before is rejected (`ReplayDiverged`).
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from emulator.core import metrics
-from emulator.core.errors import ModelFailed
 from emulator.core.events import AnswerEvent, ToolCall, call_id
-from emulator.programs.program import Call, Program
+from emulator.programs.program import Program
 from emulator.programs.saved import SavedProgram
 from emulator.reading.diagnostics import Diagnostic, render
 from emulator.reply.draft_block import DraftBlock, ForeignStatements
-from emulator.reply.early_call import EarlyCall
 from emulator.reply.program_runs import ProgramRuns
 from emulator.reply.recording import record_run
 from emulator.reply.shown_program import ShownProgram
@@ -38,8 +34,6 @@ class ReplyProgram:
         self.dialects: set[str] = set()
         self.diagnostics: list[Diagnostic] = []
         """Why it was rejected."""
-        self.early: EarlyCall | None = None
-        """The search for a first call that is sent while the model still writes it."""
         self._suspect: DraftBlock | None = None
         """The block whose only fault is that it repeats earlier calls."""
         self._written = ""
@@ -71,18 +65,9 @@ class ReplyProgram:
         return self._runs.output
 
     @property
-    def has_open_call(self) -> bool:
-        """Whether a call was sent in part. No other call may take its place."""
-        return self.early is not None and self.early.is_sent and not self.calls
-
-    @property
     def has_repeated_calls(self) -> bool:
         """Whether the only problem of the calls is that they repeat earlier ones."""
         return self._suspect is not None
-
-    def repeats_tool(self, name: str) -> bool:
-        """Return True if a call of this tool may be a repeated one."""
-        return self._runs.repeats_tool(name)
 
     def allow_all_calls(self) -> None:
         """The model was asked: repeated and quoted calls are its own now."""
@@ -102,7 +87,7 @@ class ReplyProgram:
         self.dialects.add(block.dialect)
 
     def run(self, block: DraftBlock) -> Iterator[AnswerEvent]:
-        """Run the program with the block, and send its new calls. Raises `ModelFailed`."""
+        """Run the program with the block, and send its new calls."""
         program = block.added_to(self.so_far)
         if program is None or self._runs.changes_nothing(program):
             return
@@ -119,8 +104,6 @@ class ReplyProgram:
         if not result.calls:
             return
         first = result.calls[0]
-        if self.has_open_call and not self._matches_early_call(first):
-            raise incomplete_call("it became a different call")
         if not self.calls:
             written = _as_written(block, program)
             saved = SavedProgram(program, (), (), self._runs.seed, original_source=written)
@@ -136,8 +119,6 @@ class ReplyProgram:
 
     def reject(self, diagnostics: Sequence[Diagnostic], program: Program | None = None) -> None:
         """End the program. Calls that were sent remain; without any the model is asked for a better block."""
-        if self.has_open_call:
-            raise incomplete_call(render(diagnostics))
         self.diagnostics += [self.foreign.as_written(one, program) for one in diagnostics]
         self._given_up = self._given_up or program
 
@@ -165,17 +146,8 @@ class ReplyProgram:
             is_shown=bool(self._shown.id),
         )
 
-    def _matches_early_call(self, call: Call) -> bool:
-        return self.early is None or self.early.matches(call.name, call.arguments)
-
 
 def _as_written(block: DraftBlock, program: Program) -> str:
     """The program with its comments; "" if it was merged from several blocks."""
     whole = len(program.statements) == len(block.statements)
     return block.inner if whole and block.dialect == "python" else ""
-
-
-def incomplete_call(reason: str) -> ModelFailed:
-    """The error for a call that was sent in part and will never be whole."""
-    message = "The model did not complete a call whose arguments were already being sent."
-    return ModelFailed(f"{message}\n{reason}", code="model_invalid")

@@ -185,6 +185,8 @@ class ReplyReader:
         self._answered = bool(self.words)
         if rest:
             yield ContentDelta(rest)
+        if self._format is None and not cut_off:
+            self.draft.ask_about_words(self.prose.sent + rest)
 
     # Events
 

@@ -165,10 +165,8 @@ class Settings(BaseSettings):
         (), description="web origins that browsers may call from, or *, separated by commas"
     )
     ping_seconds: float = Field(10, gt=0, description="silence after which a stream gets a ping")
-    stream_calls: Literal["delta", "statement", "block"] = Field(
-        "statement",
-        description="send a call when its statement, or its whole block, is complete; delta: stream the long "
-        "text of a first call while the model writes it",
+    stream_calls: Literal["statement", "block"] = Field(
+        "statement", description="send a call when its statement, or its whole block, is complete"
     )
     drain_seconds: float = Field(
         8, ge=0, le=3600, description="how long open requests may continue when the proxy stops"

@@ -96,6 +96,19 @@ def test_an_answer_runs_the_block_or_leaves_the_first_reply(
 
 
 @BOTH
+def test_the_words_after_a_list_of_calls_are_shown_and_the_list_is_asked_about(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    """The apostrophe opened a text that swallowed the reply: the model was asked for a better block."""
+    upstream.reply(Reply(f"[{CALL}]I'm sending it.", chunks=7), "RUN")
+    completion = ask(client, model="m", messages=ASK, tools=[MAIL])
+    assert calls(completion) == MAILED
+    assert completion.choices[0].message.content == f"[{CALL}]I'm sending it."
+    question = upstream.requests[1]["messages"][-1]["content"]
+    assert f"```text\n[{CALL}]\n```" in question and "Answer RUN" in question
+
+
+@BOTH
 def test_a_marked_answer_with_a_fault_is_answered_with_diagnostics(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:

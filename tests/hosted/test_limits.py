@@ -171,7 +171,7 @@ def test_a_truncated_answer_ends_as_truncated(
 
 
 @BOTH
-@pytest.mark.parametrize("stream_calls", ["delta", "statement", "block"])
+@pytest.mark.parametrize("stream_calls", ["statement", "block"])
 def test_a_long_hosted_call_is_not_streamed_to_the_client(
     start_proxy: Any, upstream: ScriptedUpstream, ask: Any, stream_calls: str
 ) -> None:

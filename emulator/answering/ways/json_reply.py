@@ -23,7 +23,6 @@ from typing import Any
 from emulator.core import json_codec
 from emulator.core.protocol import FunctionCall
 from emulator.reading.events import Event, Text
-from emulator.reading.open_text import SYNTAXES
 from emulator.reading.reply_splitter import ReasoningStart, ReplySplitter
 from emulator.reading.tags import REASONING
 from emulator.tools.toolset import Toolset
@@ -46,6 +45,9 @@ _REACH = 64
 """More characters than the longest closing tag with some white space."""
 _INSIDE = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_PARTIAL_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?)\Z"
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
 
 
@@ -100,7 +102,7 @@ class ConstrainedSplitter:
         if text[len(inside) : len(inside) + 1] == '"':
             self._feed = self._after
             return [*_decoded(inside), *self._after(text[len(inside) + 1 :])]
-        if escape := SYNTAXES["markup"].escape.search(text):
+        if escape := _PARTIAL_ESCAPE.search(text):
             inside = text[: escape.start(1)]
         self._rest = text[len(inside) :]
         return _decoded(inside)

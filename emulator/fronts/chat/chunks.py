@@ -19,7 +19,6 @@ from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     ArgumentsDelta,
-    CallDeltas,
     CallStarted,
     ContentDelta,
     Finish,
@@ -32,6 +31,7 @@ from emulator.core.events import (
     ToolsListed,
     UpstreamAccepted,
     Usage,
+    call_deltas,
     new_id,
 )
 from emulator.fronts.chat.code_as_text import CodeAsText
@@ -132,7 +132,6 @@ class _ChoiceWriter:
         self._legacy = legacy
         self._role: dict[str, Any] = {"role": "assistant"}
         """Empty after the first chunk."""
-        self._call_deltas = CallDeltas()
         self._calls = _CallWriter(legacy=legacy)
         self._code = CodeAsText(origin)
         self.usage: Usage | None = None
@@ -140,7 +139,7 @@ class _ChoiceWriter:
 
     def chunks(self, event: AnswerEvent) -> Iterator[Chunk]:
         """The chunks of the next event."""
-        for part in self._call_deltas.expand(event):
+        for part in call_deltas(event):
             match part:
                 case UpstreamAccepted() | RelayedChunk() | ModelViewReport():
                     pass  # `ChunkWriter.write` and `HostedCalls` handle these

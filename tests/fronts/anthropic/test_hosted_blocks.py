@@ -16,8 +16,6 @@ from emulator.conversation.client_history import ClientHistory
 from emulator.core.errors import BadRequest
 from emulator.core.events import (
     AnswerEvent,
-    ArgumentsDelta,
-    CallStarted,
     ContentDelta,
     Finish,
     HostedCallFinished,
@@ -89,7 +87,7 @@ def shown(message: Message) -> Json:
     return {"role": message.role, "content": message.content} | ({"calls": calls} if calls else {})
 
 
-CLIENT_CALL = [CallStarted(C, "f"), ArgumentsDelta("{"), ArgumentsDelta("}"), ToolCall(C, "f", {})]
+CLIENT_CALL = [ToolCall(C, "f", {})]
 CLIENT_USE = {"type": "tool_use", "id": C, "name": "f", "input": {}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
 

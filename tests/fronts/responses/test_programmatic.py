@@ -272,12 +272,11 @@ def test_json_calls_are_the_models_own(
     assert conversation.items[1].get("caller") is None
 
 
-@pytest.mark.parametrize("stream_calls", ["statement", "delta"])
 @pytest.mark.parametrize("chunks", [None, 3])
 def test_a_long_program_is_whole_before_its_first_call(
-    start_proxy: Any, upstream: ScriptedUpstream, stream_calls: str, chunks: int | None
+    start_proxy: Any, upstream: ScriptedUpstream, chunks: int | None
 ) -> None:
-    client = openai.OpenAI(base_url=start_proxy(stream_calls=stream_calls), api_key="k")
+    client = openai.OpenAI(base_url=start_proxy(), api_key="k")
     upstream.reply(Reply(python(f"{SUM}\nstock('{'long ' * 200}')"), chunks=chunks), "Done.")
     conversation = Conversation(client, how="streamed")
     conversation.step([{"role": "user", "content": "Go."}])
