@@ -293,7 +293,8 @@ class Answerer:
             record_verdict(verdict, finish_reason)
             reason = yield from self._act(reply, written, verdict, finish_reason, state)
             if reason is not None:
-                if state.question is not None and state.standing and not reply.draft.calls:
+                stays = state.question is not None or reply.repeats_answer
+                if stays and state.standing and not reply.draft.calls:
                     yield from state.standing.show_rest()
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)

@@ -67,6 +67,7 @@ def new_reply(
         state.way.splitter(ReplySplitter(draft.names, reasoning_start)),
         answer_format=request.answer_format,
         question=state.question,
+        answered=state.answered,
         unfinished_block=state.unfinished_block,
         follows_words=bool(state.unfinished_block) and state.follows_words,
     )

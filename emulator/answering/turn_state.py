@@ -65,6 +65,8 @@ class TurnState:
     """The reply whose text is the answer if no better one comes."""
     question: Question | None = None
     """What the model was asked about that reply: words do not replace it."""
+    answered: Question | None = None
+    """The question that the model has answered with RUN, if the block cannot run."""
     last_text: str | None = None
     """The last unusable reply."""
     unfinished_block: str = ""
@@ -109,6 +111,8 @@ class TurnState:
         """Append an unusable reply, as it was ``written``, and the request for a better one."""
         self.attempt += 1
         self.last_text = written
+        # The faults of a block for which the model said RUN: the word is no answer to them.
+        self.answered = self.question if reply is self.standing else None
         self.question = verdict.facts.get("question")
         if self.question is not None or self.standing is None:
             self.standing = reply

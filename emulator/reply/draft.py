@@ -420,6 +420,7 @@ class Draft:
             note_shown(decision.row)
         self._judge.remember_shown(block)
         self._is_partial |= block.has_run
+        block.is_shown = True
         yield block.as_shown if decision is NO_CALL else self.shown(block)
 
     def _ask(
@@ -437,7 +438,8 @@ class Draft:
     def _withhold(self, block: DraftBlock, *, is_asked: bool) -> None:
         """Show a block only if no better reply comes."""
         self._judge.remember_shown(block)
-        self.withheld.append(block)
+        if not block.is_shown:
+            self.withheld.append(block)
         if is_asked:
             self._questioned_blocks.append(block)
 

@@ -57,6 +57,8 @@ class DraftBlock:
     """The Python names of the tools that the statements use."""
     has_run: bool = False
     """Whether calls of the block may have been sent before its end."""
+    is_shown: bool = False
+    """Its text is among the words of the answer."""
 
     @property
     def has_statements(self) -> bool:

@@ -37,20 +37,25 @@ class ReplyReader:
         *,
         answer_format: AnswerFormat | None = None,
         question: Question | None = None,
+        answered: Question | None = None,
         unfinished_block: str = "",
         follows_words: bool = False,
     ) -> None:
-        """``question`` is what this reply answers. ``unfinished_block``: the block in which the last reply
-        was truncated, if this reply continues it; ``follows_words``: that reply had more than the block."""
+        """``question`` is what this reply answers; ``answered`` was answered before. ``unfinished_block`` is
+        the block in which the last reply was truncated, if this reply continues it; ``follows_words``: that
+        reply had more than the block."""
         self.draft = draft
         self.prose = prose
         self._call_policy = choice
         self._format = answer_format
         self._question = question
+        self._answered_question = answered
         self._undecided: list[Event] | None = None if question is None else []
         """The reply so far, until its answer to the question is known."""
         self.says_run = False
         """The reply answers that the blocks run which the model was asked about."""
+        self.repeats_answer = False
+        """The reply is RUN or NO once more, which is no answer for the client."""
         self.says_no = False
         """The reply answers that they do not."""
         self._splitter = splitter
@@ -174,6 +179,10 @@ class ReplyReader:
         """Send the buffered prose, in the required format."""
         if self._question is not None:  # the first reply stays as it is
             self._answered = True
+            return
+        answered = self._answered_question
+        if answered is not None and answered.read(rest) is not Answer.OTHER:
+            self._answered = self.repeats_answer = True
             return
         if rest and self._format is not None and not cut_off:
             try:

@@ -118,6 +118,18 @@ def test_a_marked_answer_with_a_fault_is_answered_with_diagnostics(
 
 
 @BOTH
+@pytest.mark.parametrize("last", ["RUN", "NO", "RUN\n\nIt is sent."])
+def test_run_is_no_answer_to_the_faults_of_a_block(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, last: str
+) -> None:
+    """The word was appended to the first reply."""
+    shown = "Like this:\n\n```python\nsend_mail(whom='eve')\n```\n\nIs that fine?"
+    upstream.reply(shown, "RUN", last)
+    answer = ask(client, model="m", messages=ASK, tools=[MAIL])
+    assert (answer.choices[0].message.content, calls(answer)) == (shown, [])
+
+
+@BOTH
 def test_the_same_reply_twice_ends_the_asking(
     client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
 ) -> None:
