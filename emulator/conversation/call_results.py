@@ -21,6 +21,18 @@ _MAX_NAMED = 5
 
 def matched_results(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages, the same objects where nothing is to be changed."""
+    calls: set[str] = set()
+    results: set[str | None] = set()
+    has_blocks = False
+    for message in messages:
+        if message.tool_calls:
+            calls.update(call.id for call in message.tool_calls)
+        elif message.role == "tool":
+            results.add(message.tool_call_id)
+        elif type(message.content) is list:
+            has_blocks = has_blocks or any(map(_is_result, message.content))
+    if calls == results and not has_blocks:
+        return messages
     found = [*_matched([*_split(messages)])]
     _note_unmatched(found)
     return found
@@ -31,13 +43,17 @@ def _split(messages: Sequence[Message]) -> Iterator[Message]:
     for message in messages:
         content = message.content
         blocks = content if isinstance(content, list) and message.role == "user" else []
-        results = [part for part in blocks if part.get("type") == "tool_result"]
+        results = [*filter(_is_result, blocks)]
         if not results:
             yield message
             continue
         yield from map(_result, results)
         if rest := [part for part in blocks if part not in results]:
             yield message.model_copy(update={"content": rest})
+
+
+def _is_result(part: dict[str, Any]) -> bool:
+    return part.get("type") == "tool_result"
 
 
 def _result(block: dict[str, Any]) -> Message:
