@@ -368,7 +368,7 @@ def test_keys_limits_and_origins_are_checked_as_over_http(
         "--client-keys",
         "ann",
         "--client-requests-per-minute",
-        "4",
+        "3",
     )
     options += ("--client-open-requests", "1")
     with proxy(upstream.base_url, tmp_path / "log", *options) as (process, url):
@@ -382,7 +382,8 @@ def test_keys_limits_and_origins_are_checked_as_over_http(
             refused = ask(client, input="Hi", stream_id=lane)[-1]
             assert (refused["type"], refused["status"]) == ("error", 429)
             assert (refused["stream_id"], refused["error"]["code"]) == (lane, code)
-        client.close()
+            client.close()
+            client = opened(url, authorization="Bearer ann")
         assert "request failed" not in process.output
 
 
