@@ -30,6 +30,7 @@ from emulator.answering.ways.way import PromptInputs
 from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
 from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.context import AppliedEdit, edited, without_replaced
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.conversation.hosted_offer import (
     is_hosted,
@@ -134,7 +135,7 @@ class Pipeline:
             chat = chat.model_copy(update={"shows_programs": False})
         if profile := chosen_profile.get():
             route = route.with_profile(profile)
-        chat, history, hosted, deferred = self._with_hosted_tools(chat, client, route)
+        chat, history, hosted, deferred, edits = self._with_hosted_tools(chat, client, route)
         request = read_request(
             chat,
             client,
@@ -144,7 +145,9 @@ class Pipeline:
             hosted=hosted,
             deferred=deferred,
         )
-        request = replace(request, history=history, asks_approval=asks_approval)
+        request = replace(
+            request, history=history, asks_approval=asks_approval, applied_edits=edits
+        )
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
@@ -173,8 +176,10 @@ class Pipeline:
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route
-    ) -> tuple[ChatCompletionRequest, History, HostedTools, DeferredTools | None]:
-        """Add the hosted tools, and what the history lacks."""
+    ) -> tuple[
+        ChatCompletionRequest, History, HostedTools, DeferredTools | None, Sequence[AppliedEdit]
+    ]:
+        """Add the hosted tools, and what the history lacks; apply the client's rules for its length."""
         hosted = NO_HOSTED_TOOLS
         if self.hosted is not None and not chat.is_legacy:
             hosted = self.hosted.resolve(chat, client)
@@ -183,9 +188,13 @@ class Pipeline:
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
             hosted = NO_HOSTED_TOOLS
         history = recall(self.store, client, chat, may_repeat_calls=bool(hosted.tools))
-        chat = chat.with_messages(history.recalled)
+        messages, edits = without_replaced(history.recalled), list[AppliedEdit]()
+        if (rules := chat.context_rules) is not None:
+            tools = estimate_tokens((), chat.tools or ())
+            messages, edits = edited(messages, rules, tools, route.context_length)
+        chat = chat.with_messages(messages)
         if chat.is_legacy:
-            return chat, history, hosted, None
+            return chat, history, hosted, None, edits
         chat, hosted = offer_hosted_tools(chat, hosted)
         deferred = None
         if (chat.n or 1) == 1:
@@ -196,7 +205,7 @@ class Pipeline:
             chat = chat.with_messages(with_offered_names(chat.messages, hosted))
         if hosted.notice:
             chat = chat.with_messages(with_notice(chat.messages, hosted.notice))
-        return chat, history, hosted, deferred
+        return chat, history, hosted, deferred, edits
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.

@@ -14,6 +14,7 @@ from emulator.conversation.call_policy import (
     offered_tools,
     unsupported_types,
 )
+from emulator.conversation.context import AppliedEdit
 from emulator.conversation.deferred_tools import DeferredTools
 from emulator.conversation.forced_call import ForcedCall
 from emulator.conversation.profiles import Profile, profile_of
@@ -72,6 +73,8 @@ class AnswerRequest:
     """The tools that the prompt only lists."""
     history: History = field(default_factory=History)
     """What is remembered of the history that the client sent."""
+    applied_edits: Sequence[AppliedEdit] = ()
+    """What of the history the model does not read."""
     asks_approval: bool = False
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
     longest_prompt: int = 0

@@ -279,6 +279,8 @@ class Summary:
     """The model's summary of the conversation, which replaces it. An answer to the rest may follow."""
 
     text: str
+    usage: Usage = Usage()
+    """What the summary cost, if an answer follows."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def transcript(
         rendered += _rendered(messages[at : span.start], summaries, toolset, message)
         rendered += span.messages
         for one in messages[span.start : span.stop]:
-            summaries |= _summaries(one, toolset)
+            summaries |= _summaries(one.shown, toolset)
         at = span.stop
     return merged([*rendered, *_rendered(messages[at:], summaries, toolset, message)])
 
@@ -92,7 +92,7 @@ def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str,
     summaries: dict[str, str] = {}
     results: dict[str, RenderedResult] = {}
     for message in messages:
-        summaries |= _summaries(message, toolset)
+        summaries |= _summaries(message.shown, toolset)
         if _is_result(message) and (key := message.tool_call_id):
             results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.for_model.text)
     return results
@@ -100,7 +100,7 @@ def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str,
 
 def other_parts(messages: Sequence[Message]) -> list[Any]:
     """The images and files in the results in ``messages``."""
-    return [part for m in messages if _is_result(m) for part in m.other_parts]
+    return [part for m in messages if _is_result(m) for part in m.shown.other_parts]
 
 
 def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -144,7 +144,7 @@ def _rendered(
             results.clear()
             parts.clear()
 
-    for message in messages:
+    for message in (one.shown for one in messages):
         if _is_result(message):
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.for_model.text))

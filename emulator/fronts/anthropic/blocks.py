@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from emulator.answering.summary import summary_message
 from emulator.conversation.client_history import ClientHistory
 from emulator.conversation.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.core import json_codec
@@ -26,7 +27,6 @@ from emulator.fronts.anthropic.parts import (
     text,
 )
 from emulator.fronts.anthropic.tool_changes import ADDITION, REMOVAL, change_message, tool_changes
-from emulator.rendering.prompt import introduced
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
@@ -71,8 +71,7 @@ def _add_summary(history: ClientHistory, block: Block, place: str) -> None:
     """The summary of the messages that a block replaces, and their changes of the tools."""
     if block.get("content") is None:  # no summary could be made
         return
-    words = introduced(text(block, "content", place))
-    history.add_message(Message(role="user", content=words))
+    history.add_message(summary_message(text(block, "content", place)))
     for _, change in tool_changes([[block]]):
         history.add_message(change_message(change, place))
 

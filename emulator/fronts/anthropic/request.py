@@ -19,6 +19,7 @@ from emulator.core.protocol import ChatCompletionRequest, Lenient, Message, vali
 from emulator.core.wire import upstream_fields
 from emulator.fronts.anthropic.blocks import add_messages
 from emulator.fronts.anthropic.code_calls import Cells, Content, check_results, is_code_execution
+from emulator.fronts.anthropic.context import ContextManagement
 from emulator.fronts.anthropic.mcp_servers import (
     McpServer,
     listed_servers,
@@ -89,6 +90,7 @@ class CountRequest(Lenient):
     output_format: dict[str, Any] | None = None
     container: str | ContainerReference | None = None
     mcp_servers: list[McpServer] | None = None
+    context_management: ContextManagement | None = None
 
     @property
     def thinks(self) -> bool:
@@ -148,6 +150,8 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
         fields["ignored"] = (*fields["ignored"], *ignored_betas(betas))
         fields["stream"] = request.stream
         fields["max_tokens"] = request.max_tokens or 1
+    if request.context_management is not None:
+        fields["context_rules"] = request.context_management.rules
     offered = request.offered_tools(stored)
     fields["removed_tools"] = offered.removed
     tools, pinned = with_mcp_tools(offered.tools, request.mcp_servers or (), betas)

@@ -23,6 +23,7 @@ FIELDS: Table = {
     "stream": APPLIED,
     "thread": APPLIED,
     "compaction": APPLIED,
+    "context_management": APPLIED,
     "betas": APPLIED,
     "max_tokens": passed("max_tokens"),
     "temperature": passed("temperature"),
@@ -33,7 +34,6 @@ FIELDS: Table = {
     "metadata": IGNORED,
     "service_tier": IGNORED,
     "inference_geo": IGNORED,
-    "context_management": IGNORED,
     "diagnostics": IGNORED,
     "speed": IGNORED,
     "fallbacks": IGNORED,
@@ -47,7 +47,8 @@ FIELDS: Table = {
 BETAS: Table = {
     **dict(
         decisions(
-            "claude-code-20250219 code-execution-2025-05-22 code-execution-2025-08-25 compact-2026-09-04 "
+            "claude-code-20250219 code-execution-2025-05-22 code-execution-2025-08-25 compact-2026-01-12 "
+            "compact-2026-09-04 context-management-2025-06-27 "
             "inline-tools-2026-09-15 interleaved-thinking-2025-05-14 mcp-client-2025-04-04 "
             "mcp-client-2025-11-20 mcp-client-2026-09-15 message-threads-2026-08-12 "
             "mid-conversation-output-config-2026-07-01 mid-conversation-system-clear-at-2026-08-21 "
@@ -60,12 +61,12 @@ BETAS: Table = {
         decisions(
             "computer-use-2024-10-22 computer-use-2025-01-24 computer-use-2025-11-24 "
             "output-128k-2025-02-19 dev-full-thinking-2025-05-14 context-1m-2025-08-07 "
-            "context-management-2025-06-27 model-context-window-exceeded-2025-08-26 fast-mode-2026-02-01 "
+            "model-context-window-exceeded-2025-08-26 fast-mode-2026-02-01 "
             "output-300k-2026-03-24 user-profiles-2026-03-24 user-profiles-2026-08-18 "
             "user-profiles-2026-09-04 user-profiles-billing-2026-10-01 advisor-tool-2026-03-01 "
             "managed-agents-2026-04-01 dreaming-2026-04-21 thinking-token-count-2026-05-13 "
             "server-side-fallback-2026-06-01 server-side-fallback-2026-07-01 fallback-credit-2026-06-01 "
-            "fallback-credit-2026-07-01 agent-memory-2026-07-22 compact-2026-01-12 mcp-tunnels-2026-06-22 "
+            "fallback-credit-2026-07-01 agent-memory-2026-07-22 mcp-tunnels-2026-06-22 "
             "task-budgets-2026-03-13 thinking-display-updates-2026-08-18 "
             "thinking-binding-controls-2026-08-01 ce-plugins-2026-09-01 spend-limit-reads-2026-09-26 "
             "telemetry-destinations-2026-08-11 webhooks-2026-10-07 admin-user-sign-out-2026-10-08 "

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from emulator.answering.hosted_shell import SHELL
 from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.context import ContextRules, Summarize
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import ChatCompletionRequest, Message, validated
 from emulator.core.wire import upstream_fields
@@ -48,6 +49,9 @@ def chat_request(
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
+    if request.context_management:
+        rule = Summarize(request.context_management[0].compact_threshold)
+        fields["context_rules"] = ContextRules(summary=rule)
     fields |= {"model": request.model, "messages": chat_messages, "stream": request.stream}
     return validated(ChatCompletionRequest, fields)
 

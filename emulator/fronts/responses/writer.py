@@ -76,6 +76,7 @@ from emulator.fronts.responses.output import (
 from emulator.fronts.responses.program_output import ProgramWriter
 from emulator.fronts.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
 from emulator.upstream.failures import CONTEXT_CODE
+from emulator.upstream.usage_counter import total_usage
 
 Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = (
@@ -131,6 +132,7 @@ class ResponseWriter:
         self._is_waiting = False
         """For the next answer event; all events so far have been written."""
         self._items = 0
+        self._summary_usage = Usage()
         """The number of items that were added, finished or not."""
         self._finished_items: dict[int, Json] = {}
         """Output index -> item."""
@@ -251,6 +253,7 @@ class ResponseWriter:
         self, event: ProgramStarted | ProgramFinished | Summary
     ) -> ProgramWriter | CompactionWriter:
         if isinstance(event, Summary):
+            self._summary_usage = event.usage
             return CompactionWriter(self._items, self._id("cmp_"), event.text)
         return ProgramWriter(self._items, event)
 
@@ -372,7 +375,7 @@ class ResponseWriter:
             "completed_at": None if incomplete else int(self._now()),
             "incomplete_details": {"reason": incomplete} if incomplete else None,
             "output": self._output(),
-            "usage": usage_json(usage),
+            "usage": usage_json(total_usage([self._summary_usage, usage])),
         }
         return {"type": f"response.{status}", "response": response}
 
