@@ -192,12 +192,10 @@ def relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
         return model_history(chat.messages, NO_TOOLS)
-    sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not request.profile.plain:
-        return sent
-    for message, fields in zip(chat.messages, sent, strict=True):
-        if message.role == "developer":
+        return [message.model_dump(exclude_unset=True) for message in chat.messages]
+    sent = [message.plain.model_dump(exclude_unset=True) for message in chat.messages]
+    for fields in sent:
+        if fields["role"] == "developer":
             fields["role"] = "system"
-        if isinstance(message.content, list) and message.content and not message.other_parts:
-            fields["content"] = message.text
     return sent

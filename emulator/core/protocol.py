@@ -64,6 +64,9 @@ OfOtherFronts = Annotated[T, BeforeValidator(_unless_a_client_sent_it), Field(ex
 the name does not count: it cannot, for example, approve a call."""
 
 
+PARAGRAPH = "\n\n"
+"""Between the text parts of a message."""
+
 CLEARED = "[This result was cleared to shorten the conversation.]"
 """What a model reads instead of a result."""
 
@@ -190,10 +193,19 @@ class Message(Lenient):
 
     @property
     def text(self) -> str:
-        """The message's text, without the parts that are not text."""
+        """The message's text, without the parts that are not text. Each part is a paragraph, on every front:
+        a client that changes its API keeps the server's cached prefix."""
         if isinstance(self.content, list):
-            return "\n".join(part["text"] for part in self.content if _is_text(part))
+            texts = (part["text"] for part in self.content if _is_text(part))
+            return PARAGRAPH.join(filter(None, texts))
         return self.content or ""
+
+    @property
+    def plain(self) -> Self:
+        """With text parts as one text, unless it has other parts: not every server takes a list."""
+        if not isinstance(self.content, list) or not self.content or self.other_parts:
+            return self
+        return self.model_copy(update={"content": self.text})
 
     @property
     def shown(self) -> Self:

@@ -71,10 +71,11 @@ def native_request(
         fields["tools"] = [*map(names.in_tool, tools)]
     if "tool_choice" in fields:
         fields["tool_choice"] = names.in_choice(fields["tool_choice"])
+    valid = (message.for_model for message in valid_conversation(chat.messages))
     messages = [
-        names.in_message(message.for_model.model_dump(exclude_unset=True))
+        names.in_message(message.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
-        for message in valid_conversation(chat.messages)
+        for message in (one.plain if profile.plain else one for one in valid)
     ]
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 

@@ -14,7 +14,7 @@ from emulator.conversation.client_history import ClientHistory
 from emulator.conversation.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
-from emulator.core.protocol import FunctionCall, HistoryCall, Message
+from emulator.core.protocol import PARAGRAPH, FunctionCall, HistoryCall, Message
 from emulator.fronts.anthropic.code_calls import CODE, Cells, Content
 from emulator.fronts.anthropic.hosted_blocks import hosted_call_id
 from emulator.fronts.anthropic.parts import (
@@ -82,7 +82,7 @@ def _add_answer(history: ClientHistory, content: Sequence[Block], place: str, ce
     calls: list[tuple[HistoryCall, str | None]] = []
 
     def flush() -> None:
-        if words := "\n\n".join(filter(None, texts)):
+        if words := PARAGRAPH.join(filter(None, texts)):
             history.add_message(Message(role="assistant", content=words))
         for call, caller in calls:
             history.add_call(call, caller)

@@ -15,7 +15,7 @@ from emulator.conversation.billing_line import without_billing_line
 from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.client_history import ClientHistory
 from emulator.core.errors import BadRequest, EmulatorError, FailedDependency
-from emulator.core.protocol import ChatCompletionRequest, Lenient, Message, validated
+from emulator.core.protocol import PARAGRAPH, ChatCompletionRequest, Lenient, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.anthropic.blocks import add_messages
 from emulator.fronts.anthropic.code_calls import Cells, Content, check_results, is_code_execution
@@ -207,7 +207,7 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     if isinstance(system, list):
         texts = [text(block, "text", f"system[{n}]") for n, block in enumerate(system)]
         # Here too: a block that is nothing but the line leaves no blank lines behind.
-        system = "\n\n".join(filter(None, map(without_billing_line, texts)))
+        system = PARAGRAPH.join(filter(None, map(without_billing_line, texts)))
     history = ClientHistory()
     if system:
         history.add_message(Message(role="system", content=system))

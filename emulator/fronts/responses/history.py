@@ -9,7 +9,14 @@ from emulator.answering.cell_resume import NO_OUTPUT
 from emulator.answering.summary import summary_message
 from emulator.conversation.client_history import ClientHistory
 from emulator.core.events import calling_cell
-from emulator.core.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
+from emulator.core.protocol import (
+    PARAGRAPH,
+    CustomCall,
+    FunctionCall,
+    HistoryCall,
+    HistoryProgram,
+    Message,
+)
 from emulator.fronts.responses import item_types
 from emulator.fronts.responses.callers import program_of
 from emulator.fronts.responses.compaction import summary_of
@@ -117,10 +124,9 @@ def _output(cell: item_types.CodeCallItem) -> str:
 def _content(role: str, parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     """Convert a message's content to chat's shape: plain text if it has only text, else a list of parts."""
     chat_parts = [_chat_part(part) for part in parts]
-    if role == "assistant" or len(chat_parts) < 2:
-        texts = [part["text"] for part in chat_parts if part["type"] == "text"]
-        if len(texts) == len(chat_parts):
-            return "".join(texts)
+    texts = [part["text"] for part in chat_parts if part["type"] == "text"]
+    if len(texts) == len(chat_parts) and (role == "assistant" or len(texts) < 2):
+        return PARAGRAPH.join(filter(None, texts))
     return chat_parts
 
 
