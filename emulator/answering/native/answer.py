@@ -128,7 +128,7 @@ class _NativeAnswer:
             if too_long or not isinstance(verdict, UnusableReply) or self._is_acceptable(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
-                raise model_failed(verdict, _diagnostics(verdict), self._attempt)
+                raise model_failed(verdict, _diagnostics(verdict), self._attempt, turn.text)
             metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
             self._attempt += 1
             self._messages = [*self._messages, *_repair_messages(turn, verdict)]
@@ -205,7 +205,7 @@ def _repair_messages(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMess
     facts = {"names": [], **verdict.facts, "diagnostics": _diagnostics(verdict)}
     # As text: chat templates of some servers fail on calls whose arguments are not JSON.
     return [
-        {"role": "assistant", "content": turn.text},
+        {"role": "assistant", "content": turn.text or "..."},
         {"role": "user", "content": render("native.jinja", kind=verdict.kind, **facts)},
     ]
 

@@ -133,7 +133,7 @@ class NativeTurn:
     def text(self) -> str:
         """The reply as text for a repair request."""
         calls = [problem.written for problem in self._problems]
-        return "\n".join([*filter(str.strip, [self._reply.text]), *calls]) or "..."
+        return "\n".join([*filter(str.strip, [self._reply.text]), *calls])
 
     def feed(self, chunk: Chunk) -> Iterator[RelayedChunk]:
         """``chunk`` has a choice."""
