@@ -116,6 +116,8 @@ def expand_relayed_chunks(
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
     words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
+    tokens: list[dict[str, Any]] = []
+    """The log probabilities of words that are not sent yet."""
     prompt: Sequence[Mapping[str, Any]] = ()
     relayed = False
     calls = 0
@@ -134,7 +136,8 @@ def expand_relayed_chunks(
             delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            yield from words.feed(delta.get("content") or "")
+            tokens += (choice.get("logprobs") or {}).get("content") or ()
+            yield from _with_logprobs(words.feed(delta.get("content") or ""), tokens)
             if refusal := delta.get("refusal"):
                 yield from words.end_part()
                 yield RefusalDelta(refusal)
@@ -151,8 +154,22 @@ def expand_relayed_chunks(
             yield replace(event.call, id=call_id(answer, calls)) if unique_ids else event.call
             calls += 1
     if relayed:
-        yield from words.end_part()
+        yield from _with_logprobs(words.end_part(), tokens)
         yield Finish(finish_reason, counter.usage(prompt), stop_sequence)
+
+
+def _with_logprobs(
+    events: Iterable[AnswerEvent], tokens: list[dict[str, Any]]
+) -> Iterator[AnswerEvent]:
+    """Put the log probabilities on the words. Those of reasoning have no place."""
+    for event in events:
+        if isinstance(event, ContentDelta):
+            yield replace(event, logprobs=(*tokens,))
+            tokens.clear()
+        else:
+            yield event
+            if isinstance(event, ReasoningDelta):
+                tokens.clear()
 
 
 class _RelayedProse:

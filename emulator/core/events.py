@@ -80,6 +80,8 @@ class ReasoningDelta:
 @dataclass(frozen=True)
 class ContentDelta:
     text: str
+    logprobs: Sequence[dict[str, Any]] = ()
+    """Of its tokens, in Chat's shape: only what is passed on has them."""
 
 
 @dataclass(frozen=True)

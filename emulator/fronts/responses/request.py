@@ -22,6 +22,7 @@ from emulator.fronts.responses.tools import CLIENT_TOOLS, check_has_type
 from emulator.fronts.responses.wire import FIELDS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
+LOGPROBS = "message.output_text.logprobs"
 
 
 class TextFormat(Lenient):

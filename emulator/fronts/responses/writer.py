@@ -247,7 +247,8 @@ class ResponseWriter:
         if not isinstance(self._open, writer):
             yield from self._start(lambda n: writer(n, self._id("msg_")))
             text = self._separated(text)
-        yield from self._open_as(writer).feed(text)
+        logprobs = event.logprobs if isinstance(event, ContentDelta) else ()
+        yield from self._open_as(writer).feed(text, logprobs)
 
     def _whole_item(
         self, event: ProgramStarted | ProgramFinished | Summary
