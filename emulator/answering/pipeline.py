@@ -43,6 +43,7 @@ from emulator.core.errors import BadRequest, UpstreamFailed
 from emulator.core.events import (
     AnswerEvent,
     Finish,
+    FinishReason,
     ModelViewReport,
     ProgramFinished,
     RelayedChunk,
@@ -350,6 +351,17 @@ def _remembered(
             visible = visible_messages(request, messages, "".join(done.words), done.sent)
             request.history.append(messages, visible)
         if not isinstance(event, ModelViewReport):
+            yield event
+
+
+def without_output(events: Iterator[AnswerEvent], reason: FinishReason) -> Iterator[AnswerEvent]:
+    """An answer of no tokens, which fills the server's prefix cache: the upstream is asked for one token,
+    because many refuse to be asked for none."""
+    for event in events:
+        if isinstance(event, Finish):
+            usage = replace(event.usage, completion_tokens=0)
+            yield replace(event, reason=reason, usage=usage)
+        elif isinstance(event, UpstreamAccepted):
             yield event
 
 

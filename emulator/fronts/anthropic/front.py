@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emulator.answering.pipeline import Pipeline
+from emulator.answering.pipeline import Pipeline, without_output
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.answering.summary import answer_in_context, for_summary, summarized
 from emulator.conversation.answer_request import AnswerRequest, Omitted
 from emulator.core.errors import EmulatorError
-from emulator.core.events import AnswerEvent, Finish, UpstreamAccepted
+from emulator.core.events import AnswerEvent, UpstreamAccepted
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.fronts.anthropic.context import report
 from emulator.fronts.anthropic.mcp_servers import LISTING_BETA
@@ -79,20 +79,11 @@ def answer(
         context_management=report(answer_request.applied_edits) if manages else None,
     )
     if request.max_tokens == 0:
-        answered = _without_output(answered)
+        answered = without_output(answered, "length")
     events = writer.write(answered)
     if request.thread is not None:
         events = threads.saved(client, joined, events)
     return MessageStream(events, answer_request.omitted)
-
-
-def _without_output(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """An answer of no tokens: the upstream was asked for one, because many refuse to be asked for none."""
-    for event in events:
-        if isinstance(event, Finish):
-            yield replace(event, reason="length", usage=replace(event.usage, completion_tokens=0))
-        elif isinstance(event, UpstreamAccepted):
-            yield event
 
 
 def count_tokens(

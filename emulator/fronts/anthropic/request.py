@@ -29,7 +29,7 @@ from emulator.fronts.anthropic.mcp_servers import (
 from emulator.fronts.anthropic.parts import text
 from emulator.fronts.anthropic.tool_changes import ChangedTools, offered_tools, tool_changes
 from emulator.fronts.anthropic.tools import chat_tools
-from emulator.fronts.anthropic.wire import FIELDS, ignored_betas
+from emulator.fronts.anthropic.wire import FIELDS, ignored_betas, ignored_blocks
 
 Json = dict[str, Any]
 
@@ -147,7 +147,9 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     if isinstance(request, MessagesRequest):
         sent = {name: getattr(request, name) for name in request.model_fields_set}
         fields |= upstream_fields(FIELDS, sent | (request.model_extra or {}))
-        fields["ignored"] = (*fields["ignored"], *ignored_betas(betas))
+        answers = (m.content for m in request.messages if m.role == "assistant")
+        ignored = (*ignored_betas(betas), *ignored_blocks(answers))
+        fields["ignored"] = (*fields["ignored"], *ignored)
         fields["stream"] = request.stream
         fields["max_tokens"] = request.max_tokens or 1
     if request.context_management is not None:

@@ -49,6 +49,8 @@ def chat_request(
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
+    if request.prewarms:
+        fields["max_tokens"] = 1
     if LOGPROBS in (request.include or ()):
         fields["logprobs"] = True
         if request.top_logprobs:

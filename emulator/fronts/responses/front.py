@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from emulator.answering import summary
-from emulator.answering.pipeline import Pipeline
+from emulator.answering.pipeline import Pipeline, without_output
 from emulator.answering.relay import expand_relayed_chunks
 from emulator.conversation.answer_request import AnswerRequest, Omitted
 from emulator.core.errors import BadRequest, EmulatorError
@@ -99,7 +99,7 @@ class ResponseFront:
             read.input_items,
             read.added_tools,
         )
-        answer = read.answer
+        answer = without_output(read.answer, "stop") if request.prewarms else read.answer
         items_so_far = [*read.history, *input_items]
         answer = with_loads(answer, request.tools or (), items_so_far, answer_request.hosted)
         start, event_log = initial_response(read.request), EventLog()

@@ -11,7 +11,7 @@ from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.events import new_id
 from emulator.core.part_cache import PartCache, PartLookup
 from emulator.core.protocol import validated
-from emulator.fronts.responses import hosted_items, tool_items
+from emulator.fronts.responses import hosted_items, tool_items, wire
 from emulator.fronts.responses.item_types import (
     ITEMS,
     PARTS,
@@ -112,9 +112,8 @@ def _normalized(value: Any, place: str) -> Json:
         item["type"] = kind = "message"
     elif kind is None and set(item) == {"id"}:
         item["type"] = kind = "item_reference"
-    if not isinstance(kind, str) or not (kind in ITEMS or kind in _OTHERS):
-        known = ", ".join(ITEMS)
-        known += " and items of hosted tools"
+    if not isinstance(kind, str) or kind not in wire.ITEMS:
+        known = f"{', '.join(ITEMS)} and items of hosted tools"
         raise unsupported_type(kind, f"{place}.type", known, "unsupported_item")
     if kind == "item_reference":
         return item
@@ -188,8 +187,8 @@ def _parts(value: Any, place: str) -> tuple[Part, ...]:
 
 def _part(value: Any, place: str) -> Part:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in PARTS:
-        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
+    if not isinstance(kind, str) or kind not in wire.PARTS:
+        raise unsupported_type(kind, f"{place}.type", ", ".join(wire.PARTS))
     for name, instead in _UNFETCHABLE.get(kind, {}).items():
         if value.get(name) and not value.get(instead):
             message = f"{place}.{name} is not supported; send {instead} with the content."

@@ -43,6 +43,10 @@ class ReasoningOptions(Lenient):
     summary: str | None = None
 
 
+class CacheOptions(Lenient):
+    prewarm: bool = False
+
+
 class ContextManagement(Lenient):
     type: Literal["compaction"]
     compact_threshold: int | None = Field(None, ge=1)
@@ -101,7 +105,12 @@ class ResponseRequest(BaseModel):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: CacheOptions | None = None
+
+    @property
+    def prewarms(self) -> bool:
+        """The prompt is read, and nothing is answered."""
+        return bool(self.prompt_cache_options and self.prompt_cache_options.prewarm)
 
 
 def parse_request(
