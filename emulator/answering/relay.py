@@ -27,6 +27,7 @@ from emulator.core.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
+from emulator.rendering.transcript import with_one_system
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
@@ -200,6 +201,12 @@ class _RelayedProse:
 
 
 def relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
+    """What the upstream is sent of the conversation."""
+    messages = _relayed_messages(request)
+    return messages if request.keeps_later_system else with_one_system(messages)
+
+
+def _relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
     """The client's messages. A history with calls is rendered as text, because the request has no tools.
 
     For a ``plain`` profile the developer role becomes system, and a list of text parts one text.

@@ -17,7 +17,7 @@ from emulator.conversation.call_policy import (
 from emulator.conversation.context import AppliedEdit
 from emulator.conversation.deferred_tools import DeferredTools
 from emulator.conversation.forced_call import ForcedCall
-from emulator.conversation.profiles import Profile, profile_of
+from emulator.conversation.profiles import Profile, keeps_later_system, profile_of
 from emulator.conversation.upstream_fields import UpstreamFields
 from emulator.core.cached_property import cached_property
 from emulator.core.errors import BadRequest
@@ -90,6 +90,11 @@ class AnswerRequest:
     @cached_property
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model, self.route.description)
+
+    @property
+    def keeps_later_system(self) -> bool:
+        """Whether the model's chat template accepts system messages after the first."""
+        return keeps_later_system(self.profile, self.route.model)
 
     @cached_property
     def upstream_fields(self) -> UpstreamFields:

@@ -115,6 +115,22 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     return turns
 
 
+def with_one_system(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Join system messages at the beginning; later ones become the user's, where they are, so that the prefix
+    of the prompt stays."""
+    changed: list[ModelMessage] = []
+    for message in messages:
+        is_system = message["role"] in ("system", "developer")
+        if is_system and len(changed) == 1 and changed[0]["role"] == "system":
+            content = joined(changed[0]["content"], message["content"])
+            changed[0] = {"role": "system", "content": content}
+        elif is_system:
+            changed.append({**message, "role": "user" if changed else "system"})
+        else:
+            changed.append(message)
+    return changed
+
+
 def joined(first: Any, second: Any) -> Any:
     """Join two contents, each a text or a list of parts."""
     if not second:

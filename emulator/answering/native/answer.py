@@ -16,7 +16,7 @@ from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.programs.sandbox_errors import translate_sandbox_errors
 from emulator.reading.reply_splitter import ReasoningStart
-from emulator.rendering.transcript import ModelMessage, render
+from emulator.rendering.transcript import ModelMessage, render, with_one_system
 from emulator.reply.call_assembly import CallChecker
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
@@ -77,6 +77,8 @@ def native_request(
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
         for message in (one.plain if profile.plain else one for one in valid)
     ]
+    if not request.keeps_later_system:
+        messages = with_one_system(messages)
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
 
