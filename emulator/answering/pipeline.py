@@ -39,7 +39,7 @@ from emulator.conversation.hosted_offer import (
     with_offered_names,
 )
 from emulator.core import metrics
-from emulator.core.errors import BadRequest, UpstreamFailed
+from emulator.core.errors import BadRequest, NotFound, UpstreamFailed
 from emulator.core.events import (
     AnswerEvent,
     Finish,
@@ -162,6 +162,7 @@ class Pipeline:
                     f"interpreter: {_ANOTHER_MODEL}"
                 )
                 raise BadRequest(message, "tools", "model_too_small")
+            _check_container(self.interpreter, request)
         elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
@@ -383,6 +384,18 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
+
+
+def _check_container(interpreter: Interpreter, request: AnswerRequest) -> None:
+    """Raises `NotFound` with its place if the client has no such container."""
+    if not isinstance(request.interpreter, str):
+        return
+    try:
+        interpreter.containers.get(request.client, request.interpreter)
+    except NotFound as error:
+        kinds = [tool.get("type") for tool in request.chat.tools or ()]
+        place = f"tools[{kinds.index(INTERPRETER)}].container"
+        raise replace(error, param=place) from error
 
 
 def _first_words(text: str) -> str:

@@ -193,6 +193,7 @@ def _client_places(request: CountRequest, offered: ChangedTools) -> Json:
     format_place = "output_config.format" if config and config.format else "output_format"
     places = {
         "tool_choice.function": "tool_choice",
+        **{f"tools[{n}].container": "container" for n in range(len(offered.tools))},
         "response_format": format_place,
         "response_format.json_schema": format_place,
     }

@@ -17,11 +17,13 @@ from emulator.fronts.responses.item_types import (
     PARTS,
     CallItem,
     CallOutputItem,
+    FilePart,
     ImagePart,
     Item,
     Part,
     ReasoningItem,
 )
+from emulator.interpreter.attachments import decode_file
 
 Json: TypeAlias = dict[str, Any]
 
@@ -194,6 +196,8 @@ def _part(value: Any, place: str) -> Part:
             message = f"{place}.{name} is not supported; send {instead} with the content."
             raise BadRequest(message, param=f"{place}.{name}")
     part = validated(PARTS[kind], value, place)
+    if isinstance(part, FilePart) and part.file_data:
+        decode_file(part.file_data, f"{place}.file_data")
     if isinstance(part, ImagePart) and not (part.image_url or part.file_id):
         message = f"{place}.image_url is missing: an image has an image_url or a file_id."
         raise BadRequest(message, param=f"{place}.image_url")
