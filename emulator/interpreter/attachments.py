@@ -119,7 +119,7 @@ def _opened(file: Part, files: Files, client: str, place: str) -> Iterator[tuple
             yield uploaded.filename, content
         return
     name, data = str(file.get("filename") or "file"), file.get("file_data")
-    check_name(name, f"{place}.filename")
+    check_name(name, "filename")
     if not isinstance(data, str):
         raise BadRequest(f"{place} needs file_data or file_id.", f"{place}.file_data")
     yield name, BytesIO(decode_file(data, f"{place}.file_data"))

@@ -196,7 +196,10 @@ def _part(value: Any, place: str) -> Part:
             message = f"{place}.{name} is not supported; send {instead} with the content."
             raise BadRequest(message, param=f"{place}.{name}")
     part = validated(PARTS[kind], value, place)
-    if isinstance(part, FilePart) and part.file_data:
+    if isinstance(part, FilePart) and not part.file_id:
+        if part.file_data is None:
+            message = f"{place}.file_data is missing: a file has file_data or a file_id."
+            raise BadRequest(message, param=f"{place}.file_data")
         decode_file(part.file_data, f"{place}.file_data")
     if isinstance(part, ImagePart) and not (part.image_url or part.file_id):
         message = f"{place}.image_url is missing: an image has an image_url or a file_id."
