@@ -32,8 +32,8 @@ class ClearResults:
     """Of a prompt, beyond which results are cleared."""
     uses: int | None = None
     """Results in a prompt, beyond which some are cleared. With neither a default by the context applies."""
-    keep: int = 3
-    """The last results, which stay."""
+    latest: int = 3
+    """The latest results, which stay."""
     at_least: int = 0
     """Tokens that must become free: it costs the server's cached prefix."""
     excluded: frozenset[str] = frozenset()
@@ -50,8 +50,8 @@ class ClearResults:
 
 @dataclass(frozen=True)
 class ClearReasoning:
-    keep: int | None = 1
-    """The last turns whose reasoning stays; None: all."""
+    latest: int | None = 1
+    """The latest turns, whose reasoning stays; None: all."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def without_replaced(messages: Sequence[Message]) -> Sequence[Message]:
     Clients need not remove these messages, and a stored conversation still has them.
     """
     last = max((at for at, one in enumerate(messages) if one.is_summary), default=0)
-    kept = [one for one in messages[:last] if not (one.is_summary or is_replaced(one))]
-    return [*kept, *messages[last:]] if last else messages
+    others = [one for one in messages[:last] if not (one.is_summary or is_replaced(one))]
+    return [*others, *messages[last:]] if last else messages
 
 
 def is_replaced(message: Message) -> bool:
@@ -135,7 +135,7 @@ def _old_reasoning(
         elif message.role == "assistant" and message.reasoning:
             turns[-1].append(at)
     turns = [turn for turn in turns if turn]
-    old = turns if rule.keep == 0 else turns[: -rule.keep] if rule.keep else []
+    old = turns if rule.latest == 0 else turns[: -rule.latest] if rule.latest else []
     places = [at for turn in old for at in turn]
     freed = tokens_of(sum(len(messages[at].reasoning) for at in places))
     return {at: messages[at].model_copy(update={"reasoning": ""}) for at in places}, freed, len(old)
@@ -212,7 +212,7 @@ class _ResultClearing:
         """Clear results if the rule's trigger is reached and enough becomes free."""
         if not self._rule.is_due(self._tokens, len(self._results), self._context_length):
             return
-        last = len(self._results) - max(self._rule.keep, self._unread)
+        last = len(self._results) - max(self._rule.latest, self._unread)
         old = [one for one in self._results[: max(last, 0)] if one.freed]
         freed = sum(one.freed for one in old)
         if old and freed >= self._rule.at_least:

@@ -144,8 +144,10 @@ _ONE_SYSTEM = re.compile("qwen", re.IGNORECASE)
 
 
 def keeps_later_system(profile: Profile, model: str) -> bool:
-    kept = profile.later_system
-    return _ONE_SYSTEM.search(model) is None if kept is None else kept
+    """Return True if system messages after the first stay what they are."""
+    if profile.later_system is None:
+        return _ONE_SYSTEM.search(model) is None
+    return profile.later_system
 
 
 def reasoning_start_of(profile: Profile, model: str) -> ReasoningStart:

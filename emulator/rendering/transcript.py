@@ -160,7 +160,7 @@ def _rendered(
             results.clear()
             parts.clear()
 
-    for message in (one.shown for one in messages):
+    for message in [one.shown if one.cleared else one for one in messages]:
         if _is_result(message):
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.for_model.text))

@@ -55,7 +55,7 @@ class ClearToolUses(Lenient):
         return ClearResults(
             tokens=trigger.value if isinstance(trigger, Tokens) else None,
             uses=trigger.value if isinstance(trigger, ToolUses) else None,
-            keep=ClearResults.keep if self.keep is None else self.keep.value,
+            latest=ClearResults.latest if self.keep is None else self.keep.value,
             at_least=self.clear_at_least.value if self.clear_at_least else 0,
             excluded=frozenset(self.exclude_tools or ()),
             inputs=inputs if isinstance(inputs, bool) else frozenset(inputs),
