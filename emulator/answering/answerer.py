@@ -278,7 +278,7 @@ class Answerer:
                     raise replace(error, message=f"{error.message} ({hint})") from error
                 # The repair request may exceed the model's context: then the first fault is reported.
                 if state.attempt and isinstance(verdict, UnusableReply) and error.status == 400:
-                    raise state.model_failed(verdict) from error
+                    raise state.model_failed(verdict, state.last_text or "") from error
                 raise
             state.sent += reply.prose.sent
             state.uses_label |= reply.draft.uses_label
@@ -341,7 +341,7 @@ class Answerer:
         metrics.REPAIRS.labels(verdict.kind).inc()
         if not state.can_ask(written, self.settings):
             state.standing = reply if verdict.kind == "asked" else state.standing or reply
-            raise state.model_failed(verdict)
+            raise state.model_failed(verdict, written)
         if retry_fields := self._retry_fields(verdict):
             state.fields |= retry_fields
             state.way = JSON

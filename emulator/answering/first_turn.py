@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emulator.answering.ways.choice import way_of
 from emulator.answering.ways.way import Prompt, PromptInputs
+from emulator.rendering.transcript import merged, with_one_system
 
 # These fields would break a turn in which the model writes Python.
 NOT_IN_TOOL_TURNS = frozenset({"n", "stop", "response_format", "logprobs", "top_logprobs"})
@@ -17,4 +18,7 @@ def first_turn(inputs: PromptInputs) -> Prompt:
     fields["stream_options"] = {"include_usage": True}
     way = way_of(request, has_interpreter=inputs.session is not None)
     prompt = way.prompt(inputs, fields)
-    return prompt._replace(fields=profile.rename_fields(prompt.fields))
+    messages = prompt.messages
+    if not request.keeps_later_system:
+        messages = merged(with_one_system(messages))
+    return prompt._replace(messages=messages, fields=profile.rename_fields(prompt.fields))

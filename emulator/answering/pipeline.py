@@ -30,6 +30,7 @@ from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
 from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.call_results import matched_results
+from emulator.conversation.context import AppliedEdit, edited, without_replaced
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
 from emulator.conversation.hosted_offer import (
     is_hosted,
@@ -38,10 +39,11 @@ from emulator.conversation.hosted_offer import (
     with_offered_names,
 )
 from emulator.core import metrics
-from emulator.core.errors import BadRequest, UpstreamFailed
+from emulator.core.errors import BadRequest, NotFound, UpstreamFailed
 from emulator.core.events import (
     AnswerEvent,
     Finish,
+    FinishReason,
     ModelViewReport,
     ProgramFinished,
     RelayedChunk,
@@ -135,7 +137,7 @@ class Pipeline:
             chat = chat.model_copy(update={"shows_programs": False})
         if profile := chosen_profile.get():
             route = route.with_profile(profile)
-        chat, history, hosted, deferred = self._with_hosted_tools(chat, client, route)
+        chat, history, hosted, deferred, edits = self._with_hosted_tools(chat, client, route)
         request = read_request(
             chat,
             client,
@@ -146,7 +148,9 @@ class Pipeline:
             deferred=deferred,
         )
         history = replace(history, find_turn=self._turn_finder(client))
-        request = replace(request, history=history, asks_approval=asks_approval)
+        request = replace(
+            request, history=history, asks_approval=asks_approval, applied_edits=edits
+        )
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
@@ -160,6 +164,7 @@ class Pipeline:
                     f"interpreter: {_ANOTHER_MODEL}"
                 )
                 raise BadRequest(message, "tools", "model_too_small")
+            _check_container(self.interpreter, request)
         elif self.files is not None:  # no upstream knows files uploaded to the proxy
             messages = with_file_contents(chat.messages, self.files, client)
             if any(map(operator.is_not, messages, chat.messages)):
@@ -186,8 +191,10 @@ class Pipeline:
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route
-    ) -> tuple[ChatCompletionRequest, History, HostedTools, DeferredTools | None]:
-        """Add the hosted tools, and what the history lacks."""
+    ) -> tuple[
+        ChatCompletionRequest, History, HostedTools, DeferredTools | None, Sequence[AppliedEdit]
+    ]:
+        """Add the hosted tools, and what the history lacks; apply the client's rules for its length."""
         hosted = NO_HOSTED_TOOLS
         if self.hosted is not None and not chat.is_legacy:
             hosted = self.hosted.resolve(chat, client)
@@ -196,9 +203,14 @@ class Pipeline:
                 raise BadRequest("n must be 1 with tools that the proxy runs.", "n")
             hosted = NO_HOSTED_TOOLS
         history = recall(self.store, client, chat, may_repeat_calls=bool(hosted.tools))
-        chat = chat.with_messages(matched_results(history.recalled))
+        messages, edits = without_replaced(history.recalled), list[AppliedEdit]()
+        messages = matched_results(messages)
+        if (rules := chat.context_rules) is not None:
+            tools = estimate_tokens((), chat.tools or ())
+            messages, edits = edited(messages, rules, tools, route.context_length)
+        chat = chat.with_messages(messages)
         if chat.is_legacy:
-            return chat, history, hosted, None
+            return chat, history, hosted, None, edits
         chat, hosted = offer_hosted_tools(chat, hosted)
         deferred = None
         if (chat.n or 1) == 1:
@@ -209,7 +221,7 @@ class Pipeline:
             chat = chat.with_messages(with_offered_names(chat.messages, hosted))
         if hosted.notice:
             chat = chat.with_messages(with_notice(chat.messages, hosted.notice))
-        return chat, history, hosted, deferred
+        return chat, history, hosted, deferred, edits
 
     def answer(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         """Yield the events of one answer; `UpstreamAccepted` comes before the events of each reply.
@@ -358,6 +370,17 @@ def _remembered(
             yield event
 
 
+def without_output(events: Iterator[AnswerEvent], reason: FinishReason) -> Iterator[AnswerEvent]:
+    """An answer of no tokens, which fills the server's prefix cache: the upstream is asked for one token,
+    because many refuse to be asked for none."""
+    for event in events:
+        if isinstance(event, Finish):
+            usage = replace(event.usage, completion_tokens=0)
+            yield replace(event, reason=reason, usage=usage)
+        elif isinstance(event, UpstreamAccepted):
+            yield event
+
+
 def _record(request: AnswerRequest, mode: Mode) -> None:
     """Record the mode, the upstream and the tools in the trace."""
     trace = traces.current.get()
@@ -377,6 +400,18 @@ def _record(request: AnswerRequest, mode: Mode) -> None:
     trace.deferred = len(deferred.names) if deferred else 0
     # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
     trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
+
+
+def _check_container(interpreter: Interpreter, request: AnswerRequest) -> None:
+    """Raises `NotFound` with its place if the client has no such container."""
+    if not isinstance(request.interpreter, str):
+        return
+    try:
+        interpreter.containers.get(request.client, request.interpreter)
+    except NotFound as error:
+        kinds = [tool.get("type") for tool in request.chat.tools or ()]
+        place = f"tools[{kinds.index(INTERPRETER)}].container"
+        raise replace(error, param=place) from error
 
 
 def _is_output(event: AnswerEvent) -> bool:

@@ -27,6 +27,7 @@ from emulator.core.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
+from emulator.rendering.transcript import with_one_system
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
@@ -116,6 +117,8 @@ def expand_relayed_chunks(
     finish_reason: FinishReason = "stop"
     stop_sequence: str | None = None
     words = _RelayedProse(request.chat.stop if request.finds_stop_string else None)
+    tokens: list[dict[str, Any]] = []
+    """The log probabilities of words that are not sent yet."""
     prompt: Sequence[Mapping[str, Any]] = ()
     relayed = False
     calls = 0
@@ -134,7 +137,8 @@ def expand_relayed_chunks(
             delta = choice["delta"]
             if reasoning := request.profile.reasoning(delta):
                 yield ReasoningDelta(reasoning)
-            yield from words.feed(delta.get("content") or "")
+            tokens += (choice.get("logprobs") or {}).get("content") or ()
+            yield from _with_logprobs(words.feed(delta.get("content") or ""), tokens)
             if refusal := delta.get("refusal"):
                 yield from words.end_part()
                 yield RefusalDelta(refusal)
@@ -151,8 +155,22 @@ def expand_relayed_chunks(
             yield replace(event.call, id=call_id(answer, calls)) if unique_ids else event.call
             calls += 1
     if relayed:
-        yield from words.end_part()
+        yield from _with_logprobs(words.end_part(), tokens)
         yield Finish(finish_reason, counter.usage(prompt), stop_sequence)
+
+
+def _with_logprobs(
+    events: Iterable[AnswerEvent], tokens: list[dict[str, Any]]
+) -> Iterator[AnswerEvent]:
+    """Put the log probabilities on the words. Those of reasoning have no place."""
+    for event in events:
+        if isinstance(event, ContentDelta):
+            yield replace(event, logprobs=(*tokens,))
+            tokens.clear()
+        else:
+            yield event
+            if isinstance(event, ReasoningDelta):
+                tokens.clear()
 
 
 class _RelayedProse:
@@ -183,6 +201,12 @@ class _RelayedProse:
 
 
 def relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
+    """What the upstream is sent of the conversation."""
+    messages = _relayed_messages(request)
+    return messages if request.keeps_later_system else with_one_system(messages)
+
+
+def _relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
     """The client's messages. A history with calls is rendered as text, because the request has no tools.
 
     For a ``plain`` profile the developer role becomes system, and a list of text parts one text.
@@ -192,12 +216,10 @@ def relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
         m.tool_calls or m.function_call or m.role in ("tool", "function") for m in chat.messages
     ):
         return model_history(chat.messages, NO_TOOLS)
-    sent = [message.model_dump(exclude_unset=True) for message in chat.messages]
     if not request.profile.plain:
-        return sent
-    for message, fields in zip(chat.messages, sent, strict=True):
-        if message.role == "developer":
+        return [message.model_dump(exclude_unset=True) for message in chat.messages]
+    sent = [message.plain.model_dump(exclude_unset=True) for message in chat.messages]
+    for fields in sent:
+        if fields["role"] == "developer":
             fields["role"] = "system"
-        if isinstance(message.content, list) and message.content and not message.other_parts:
-            fields["content"] = message.text
     return sent

@@ -35,6 +35,7 @@ from emulator.reply.quotations import Quotations
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.verdicts import CellResult, Fault, UnusableReply
 from emulator.settings.settings import Settings
+from emulator.upstream.failures import quote
 from emulator.upstream.interface import MAX_REPLY_CHARS
 from emulator.upstream.usage_counter import UsageCounter
 
@@ -152,15 +153,18 @@ class TurnState:
         """Return True if the model may be asked for a better reply."""
         return self.attempt < settings.repair_attempts and written != self.last_text
 
-    def model_failed(self, verdict: UnusableReply) -> ModelFailed:
+    def model_failed(self, verdict: UnusableReply, written: str) -> ModelFailed:
         """The error for an answer whose budget is used up."""
-        return model_failed(verdict, _facts(verdict)["diagnostics"], self.attempt)
+        return model_failed(verdict, _facts(verdict)["diagnostics"], self.attempt, written)
 
 
-def model_failed(verdict: UnusableReply, details: str, attempts: int) -> ModelFailed:
+def model_failed(verdict: UnusableReply, details: str, attempts: int, written: str) -> ModelFailed:
+    """``written`` is the last reply, of which the error quotes the beginning."""
     plural = "" if attempts == 1 else "s"
     message = f"The model {_FAILURES[verdict.kind]} after {attempts} repair attempt{plural}."
-    return ModelFailed(f"{message}\n{details}".rstrip(), code=f"model_{verdict.kind}")
+    quoted = f"It wrote: {quote(written.strip())}" if written.strip() else ""
+    parts = filter(None, (message, details.rstrip(), quoted))
+    return ModelFailed("\n".join(parts), code=f"model_{verdict.kind}")
 
 
 _TOKEN_LIMITS = frozenset({"max_tokens", "max_completion_tokens"})

@@ -14,9 +14,10 @@ from emulator.conversation.call_policy import (
     offered_tools,
     unsupported_types,
 )
+from emulator.conversation.context import AppliedEdit
 from emulator.conversation.deferred_tools import DeferredTools
 from emulator.conversation.forced_call import ForcedCall
-from emulator.conversation.profiles import Profile, profile_of
+from emulator.conversation.profiles import Profile, keeps_later_system, profile_of
 from emulator.conversation.upstream_fields import UpstreamFields
 from emulator.core.cached_property import cached_property
 from emulator.core.errors import BadRequest
@@ -72,6 +73,8 @@ class AnswerRequest:
     """The tools that the prompt only lists."""
     history: History = field(default_factory=History)
     """What is remembered of the history that the client sent."""
+    applied_edits: Sequence[AppliedEdit] = ()
+    """What of the history the model does not read."""
     asks_approval: bool = False
     """The client can decide about hosted calls. Otherwise those that need a decision are refused."""
     longest_prompt: int = 0
@@ -89,6 +92,11 @@ class AnswerRequest:
     @cached_property
     def profile(self) -> Profile:
         return profile_of(self.settings, self.route.model, self.route.description)
+
+    @property
+    def keeps_later_system(self) -> bool:
+        """Whether the model's chat template accepts system messages after the first."""
+        return keeps_later_system(self.profile, self.route.model)
 
     @cached_property
     def upstream_fields(self) -> UpstreamFields:

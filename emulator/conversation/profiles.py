@@ -23,6 +23,8 @@ class Profile:
     """Searched in the model's name, ignoring case."""
     system: bool = True
     """Put instructions into a system message; otherwise before the first user message."""
+    later_system: bool | None = None
+    """Keep system messages after the first; otherwise they are the user's. None: by the model's name."""
     drops: frozenset[str] = frozenset()
     """Request fields that the upstream rejects."""
     passes: frozenset[str] = frozenset()
@@ -137,6 +139,17 @@ _MAY_REASON = re.compile(
 """Model families in which some chat templates open the reasoning."""
 
 
+_ONE_SYSTEM = re.compile("qwen", re.IGNORECASE)
+"""Families with chat templates that refuse a second one ("System message must be at the beginning.")."""
+
+
+def keeps_later_system(profile: Profile, model: str) -> bool:
+    """Return True if system messages after the first stay what they are."""
+    if profile.later_system is None:
+        return _ONE_SYSTEM.search(model) is None
+    return profile.later_system
+
+
 def reasoning_start_of(profile: Profile, model: str) -> ReasoningStart:
     """Guess from the model's name where its replies start."""
     if profile.begins_inside:
@@ -179,6 +192,7 @@ def _profile_from_row(row: ProfileRow) -> Profile:
         "name": row.name,
         "pattern": row.pattern,
         "system": row.system,
+        "later_system": row.later_system,
         "drops": None if row.drops is None else frozenset(row.drops),
         "passes": None if row.pass_fields is None else frozenset(row.pass_fields),
         "wants": None if row.account_fields is None else frozenset(row.account_fields),

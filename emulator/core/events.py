@@ -80,6 +80,8 @@ class ReasoningDelta:
 @dataclass(frozen=True)
 class ContentDelta:
     text: str
+    logprobs: Sequence[dict[str, Any]] = ()
+    """Of its tokens, in Chat's shape: only what is passed on has them."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,8 @@ class Summary:
     """The model's summary of the conversation, which replaces it. An answer to the rest may follow."""
 
     text: str
+    usage: Usage = Usage()
+    """What the summary cost, if an answer follows."""
 
 
 @dataclass(frozen=True)

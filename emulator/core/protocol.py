@@ -66,6 +66,12 @@ OfOtherFronts = Annotated[T, BeforeValidator(_unless_a_client_sent_it), Field(ex
 the name does not count: it cannot, for example, approve a call."""
 
 
+PARAGRAPH = "\n\n"
+"""Between the text parts of a message."""
+
+CLEARED = "[This result was cleared to shorten the conversation.]"
+"""What a model reads instead of a result."""
+
 _MEMOS = "memos"
 """An attribute of a message. Pydantic ignores what is no field."""
 
@@ -104,6 +110,14 @@ class HistoryCall(Lenient):
         arguments = json_codec.dumps({"input": self.custom.input}).decode()
         return FunctionCall(name=self.custom.name, arguments=arguments)
 
+    @property
+    def without_input(self) -> Self:
+        if self.custom is not None:
+            return self.model_copy(update={"custom": CustomCall(name=self.custom.name)})
+        return self.model_copy(
+            update={"function": self.function and FunctionCall(name=self.function.name)}
+        )
+
 
 class HistoryProgram(BaseModel):
     """A program that the client's history shows, on the message with its first calls."""
@@ -136,6 +150,11 @@ class Message(Lenient):
     """The output of a cell: the model reads it as the user's message."""
     reasoning: OfOtherFronts[str] = ""
     """The reasoning before an answer, which Responses and Messages send back: for native models."""
+    is_summary: OfOtherFronts[bool] = False
+    """A summary that the proxy made of the messages before it."""
+    cleared: OfOtherFronts[frozenset[str]] = frozenset()
+    """The ids of calls: the model reads neither their results nor, on the message with the calls, their
+    arguments (`conversation.context`)."""
     model_view: OfOtherFronts[Any] = None
     """What the model saw of this answer (`history.ModelView`)."""
 
@@ -176,20 +195,43 @@ class Message(Lenient):
 
     @property
     def text(self) -> str:
-        """The message's text, without the parts that are not text."""
+        """The message's text, without the parts that are not text. Each part is a paragraph, on every front:
+        a client that changes its API keeps the server's cached prefix."""
         if isinstance(self.content, list):
-            return "\n".join(part["text"] for part in self.content if _is_text(part))
+            texts = (part["text"] for part in self.content if _is_text(part))
+            return PARAGRAPH.join(filter(None, texts))
         return self.content or ""
 
     @property
-    def for_model(self) -> Self:
-        """The message for a model: a result that is marked as a failure says so."""
-        if self.is_error is not True or self.text.lstrip().lower().startswith("error"):
+    def plain(self) -> Self:
+        """With text parts as one text, unless it has other parts: not every server takes a list."""
+        if not isinstance(self.content, list) or not self.content or self.other_parts:
             return self
-        if isinstance(self.content, list):
-            parts = [{"type": "text", "text": "Error:"}, *self.content]
-            return self.model_copy(update={"content": parts})
-        return self.model_copy(update={"content": f"Error:\n{self.content or ''}"})
+        return self.model_copy(update={"content": self.text})
+
+    @property
+    def shown(self) -> Self:
+        """The message without what is cleared."""
+        if not self.cleared:
+            return self
+        if self.role == "tool":
+            return self.model_copy(update={"content": CLEARED, "cleared": frozenset()})
+        calls = [
+            call.without_input if call.id in self.cleared else call
+            for call in self.tool_calls or ()
+        ]
+        return self.model_copy(update={"tool_calls": calls, "cleared": frozenset()})
+
+    @property
+    def for_model(self) -> Self:
+        """The message `shown` to a model: a result that is marked as a failure says so."""
+        shown = self.shown
+        if self.is_error is not True or shown.text.lstrip().lower().startswith("error"):
+            return shown
+        if isinstance(shown.content, list):
+            parts = [{"type": "text", "text": "Error:"}, *shown.content]
+            return shown.model_copy(update={"content": parts})
+        return shown.model_copy(update={"content": f"Error:\n{shown.content or ''}"})
 
     @property
     def other_parts(self) -> list[dict[str, Any]]:
@@ -244,6 +286,8 @@ class ChatCompletionRequest(Lenient):
     """The tools of servers by label, as the history lists them: they are not listed again."""
     shows_programs: OfOtherFronts[bool] = False
     """The client sees programs, and says which tools they may call."""
+    context_rules: OfOtherFronts[Any] = None
+    """The client's rules for a long conversation (`conversation.context.ContextRules`)."""
     unlisted: OfOtherFronts[dict[str, Any]] = {}
     """The fields of the client's request that its front's table does not name."""
     ignored: OfOtherFronts[tuple[str, ...]] = ()

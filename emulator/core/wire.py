@@ -1,4 +1,4 @@
-"""What becomes of a name in a request: of each field, and of each beta of an API, one decision.
+"""What becomes of a name in a request: of each field, item, block, tool and beta of an API, one decision.
 
 Each front has one table of literal rows (`emulator.fronts.*.wire`), which a test compares with the types of
 the vendor's package, so that a new name is decided about, not omitted.

@@ -34,8 +34,8 @@ def with_files_in_container(
     """
     present = {file.path for file in containers.files(container.id)}
 
-    def copy(file: Part) -> Part:
-        with _opened(file, files, container.client) as (name, content):
+    def copy(file: Part, place: str) -> Part:
+        with _opened(file, files, container.client, place) as (name, content):
             path = ROOT + name
             if path not in present:
                 containers.put_file(container.id, path, content, "user")
@@ -48,10 +48,10 @@ def with_files_in_container(
 def with_file_contents(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
     """The messages with the contents of uploaded files instead of their ids. Raises `NotFound`."""
 
-    def inline(file: Part) -> Part:
+    def inline(file: Part, place: str) -> Part:
         if not file.get("file_id"):
             return {"type": "file", "file": file}
-        with _opened(file, files, client) as (name, content):
+        with _opened(file, files, client, place) as (name, content):
             data = base64.b64encode(content.read()).decode()
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         whole = {"filename": name, "file_data": f"data:{kind};base64,{data}"}
@@ -63,12 +63,13 @@ def with_file_contents(messages: Sequence[Message], files: Files, client: str) -
 def _with_pictures(messages: Sequence[Message], files: Files, client: str) -> list[Message]:
     """The messages with the contents of pictures that are given by the id of an uploaded file."""
 
-    def change(part: Part) -> Part:
+    def change(part: Part, place: str) -> Part:
         reference = part["image_url"]
-        with _opened(reference, files, client) as (name, content):
+        with _opened(reference, files, client, f"{place}.image_url") as (name, content):
             kind = mimetypes.guess_type(name)[0] or ""
             if not kind.startswith("image/"):
-                raise BadRequest(f"The file {name!r} is not a picture.", "file_id")
+                at = f"{place}.image_url.file_id"
+                raise BadRequest(f"The file {name!r} is not a picture.", at)
             data = base64.b64encode(content.read()).decode()
         other = {key: value for key, value in reference.items() if key != "file_id"}
         return {"type": "image_url", "image_url": {**other, "url": f"data:{kind};base64,{data}"}}
@@ -81,19 +82,26 @@ def _is_uploaded_picture(part: Part) -> bool:
     return isinstance(picture, dict) and bool(picture.get("file_id")) and not picture.get("url")
 
 
-def _with_files(messages: Sequence[Message], change: Callable[[Part], Part]) -> list[Message]:
-    return _with_parts(messages, _is_file, lambda part: change(part["file"]))
+def _with_files(messages: Sequence[Message], change: Callable[[Part, str], Part]) -> list[Message]:
+    return _with_parts(
+        messages, _is_file, lambda part, place: change(part["file"], f"{place}.file")
+    )
 
 
 def _with_parts(
-    messages: Sequence[Message], matches: Callable[[Part], bool], change: Callable[[Part], Part]
+    messages: Sequence[Message],
+    matches: Callable[[Part], bool],
+    change: Callable[[Part, str], Part],
 ) -> list[Message]:
-    """The messages with ``change(part)`` instead of each part that ``matches``."""
+    """The messages with ``change(part, its place)`` instead of each part that ``matches``."""
     changed = list(messages)
     for at, message in enumerate(messages):
         parts = message.content
         if isinstance(parts, list) and any(map(matches, parts)):
-            parts = [change(part) if matches(part) else part for part in parts]
+            parts = [
+                change(part, f"messages[{at}].content[{n}]") if matches(part) else part
+                for n, part in enumerate(parts)
+            ]
             changed[at] = message.model_copy(update={"content": parts})
     return changed
 
@@ -103,8 +111,8 @@ def _is_file(part: Part) -> bool:
 
 
 @contextmanager
-def _opened(file: Part, files: Files, client: str) -> Iterator[tuple[str, BinaryIO]]:
-    """A file's name and content."""
+def _opened(file: Part, files: Files, client: str, place: str) -> Iterator[tuple[str, BinaryIO]]:
+    """The name and content of the file at ``place``."""
     if file_id := file.get("file_id"):
         uploaded = files.get(client, str(file_id))
         with files.open(client, uploaded.id) as content:
@@ -113,10 +121,13 @@ def _opened(file: Part, files: Files, client: str) -> Iterator[tuple[str, Binary
     name, data = str(file.get("filename") or "file"), file.get("file_data")
     check_name(name, "filename")
     if not isinstance(data, str):
-        raise BadRequest("A file needs file_data or file_id.", "file_data")
+        raise BadRequest(f"{place} needs file_data or file_id.", f"{place}.file_data")
+    yield name, BytesIO(decode_file(data, f"{place}.file_data"))
+
+
+def decode_file(data: str, place: str) -> bytes:
+    """The bytes of a file that is written as base64, or as a data: URL. Raises `BadRequest`."""
     try:
-        yield name, BytesIO(base64.b64decode(data.partition("base64,")[2] or data, validate=True))
-    except binascii.Error as error:
-        raise BadRequest(
-            f"The data of the file {name!r} is not base64: {error}.", "file_data"
-        ) from error
+        return base64.b64decode(data.partition("base64,")[2] or data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequest(f"{place} is not base64: {error}.", place) from error

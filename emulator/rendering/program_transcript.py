@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.core.protocol import Message
+from emulator.core.protocol import CLEARED, Message
 from emulator.history import model_view_of
 from emulator.programs.ended import (
     EndedProgram,
@@ -84,10 +84,11 @@ def _program(
         rendered = _shortened(rendered, whole)
     elif ended.output or ended.statement_calls:
         rendered = [results[key] for key in ended.statement_calls if key in results]
+    is_cleared = all(m.cleared for m in own_messages if m.role == "tool")
     outcome = render(
         "ended.jinja",
         failure=ended.failure,
-        output=ended.output,
+        output=CLEARED if is_cleared and ended.output else ended.output,
         results=rendered,
         offered=bool(toolset.tools),
     )

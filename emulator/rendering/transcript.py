@@ -84,7 +84,7 @@ def transcript(
         rendered += _rendered(messages[at : span.start], summaries, answered, toolset, message)
         rendered += span.messages
         for one in messages[span.start : span.stop]:
-            summaries |= _summaries(one, toolset)
+            summaries |= _summaries(one.shown, toolset)
         at = span.stop
     return merged([*rendered, *_rendered(messages[at:], summaries, answered, toolset, message)])
 
@@ -94,7 +94,7 @@ def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str,
     summaries: dict[str, str] = {}
     results: dict[str, RenderedResult] = {}
     for message in messages:
-        summaries |= _summaries(message, toolset)
+        summaries |= _summaries(message.shown, toolset)
         if _is_result(message) and (key := message.tool_call_id):
             results[key] = RenderedResult(summaries.get(key, _UNKNOWN_CALL), message.for_model.text)
     return results
@@ -102,7 +102,7 @@ def rendered_results(messages: Sequence[Message], toolset: Toolset) -> dict[str,
 
 def other_parts(messages: Sequence[Message]) -> list[Any]:
     """The images and files in the results in ``messages``."""
-    return [part for m in messages if _is_result(m) for part in m.other_parts]
+    return [part for m in messages if _is_result(m) for part in m.shown.other_parts]
 
 
 def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -115,6 +115,22 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         else:
             turns.append(message)
     return turns
+
+
+def with_one_system(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Join system messages at the beginning; later ones become the user's, where they are, so that the prefix
+    of the prompt stays."""
+    changed: list[ModelMessage] = []
+    for message in messages:
+        is_system = message["role"] in ("system", "developer")
+        if is_system and len(changed) == 1 and changed[0]["role"] == "system":
+            content = joined(changed[0]["content"], message["content"])
+            changed[0] = {"role": "system", "content": content}
+        elif is_system:
+            changed.append({**message, "role": "user" if changed else "system"})
+        else:
+            changed.append(message)
+    return changed
 
 
 def joined(first: Any, second: Any) -> Any:
@@ -151,7 +167,7 @@ def _rendered(
             results.clear()
             parts.clear()
 
-    for message in messages:
+    for message in [one.shown if one.cleared else one for one in messages]:
         if _is_result(message):
             call = summaries.get(message.tool_call_id or message.name or "", _UNKNOWN_CALL)
             results.append(RenderedResult(call, message.for_model.text))

@@ -33,7 +33,6 @@ from emulator.programs.program import Call, Program
 from emulator.reading.python_syntax import calls_tool
 from emulator.reading.statements import Statement
 from emulator.reading.tool_names import ToolNames
-from emulator.rendering.prompt import introduced
 from emulator.rendering.python_calls import write_call
 from emulator.rendering.transcript import calls_of
 from emulator.reply.quoted_texts import quoted_texts
@@ -251,7 +250,6 @@ class Quotations:
 
 
 _RESULTS = ("tool", "function")
-_SUMMARY = introduced("")
 
 
 class _Passage:
@@ -264,13 +262,14 @@ class _Passage:
         self._text = text
         self.result = message if message and message.role in _RESULTS else None
         self.server = server
+        self._is_summary = message is not None and message.is_summary
         self.lower = text.casefold()
         self.is_escaped = "\\" in text or "&" in text
 
     @cached_property
     def readings(self) -> list[str]:
         """The foreign parts in lower case."""
-        is_whole = self.result or self.server or self._text.startswith(_SUMMARY)
+        is_whole = self.result or self.server or self._is_summary
         parts = (self._text,) if is_whole else quoted_texts(self._text)
         readings = (reading.casefold() for part in parts for reading in _readings(part))
         return [*filter(None, dict.fromkeys(readings))]

@@ -128,6 +128,7 @@ class ProfileRow(_TableRow):
     """A regular expression that the model's name contains. Without one, the profile is chosen by its name."""
     like: Literal["default", "reasoning", "tiny", "openai"] = "default"
     system: bool | None = None
+    later_system: bool | None = None
     drops: tuple[str, ...] | None = None
     pass_fields: tuple[str, ...] | None = None
     renames: dict[str, str] | None = None

@@ -10,6 +10,7 @@ import pytest
 
 from emulator.answering.model_habits import ModelHabits
 from tests.conftest import StartProxy
+from tests.support import three_apis
 from tests.support.chat import ASK, BOTH, LONDON, calls, plain
 from tests.support.scripted import USAGE, Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
@@ -364,3 +365,31 @@ def test_a_call_cut_off_by_the_token_limit_is_not_completed(
         model="m", messages=ASK, tools=[GET_WEATHER, SEND_MAIL]
     )
     assert calls(completion) == [("get_weather", {"location": "a"})]
+
+
+@pytest.mark.parametrize("tools", ["emulate", "native"])
+@pytest.mark.parametrize("api", three_apis.APIS)
+@pytest.mark.parametrize(
+    ("reply", "quoted"),
+    [
+        ('I will\nnot\x07 call "it".', r'It wrote: "I will\nnot\u0007 call \"it\"."'),
+        ("no " * 9000, 'It wrote: "no no no'),
+        (" ", ""),
+    ],
+)
+def test_a_failure_of_the_model_quotes_what_it_wrote(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    api: three_apis.Api,
+    tools: str,
+    reply: str,
+    quoted: str,
+) -> None:
+    """A client saw that a required call was missing, but not why."""
+    upstream.default = Reply(reply)
+    choice: Any = {"type": "any"} if api == "messages" else "required"
+    url = start_proxy(tools=tools)
+    outcome = three_apis.ask(url, api, GET_WEATHER, stream=False, tool_choice=choice)
+    assert outcome.status == 502
+    assert quoted in outcome.error and len(outcome.error) < 600
+    assert ("It wrote" in outcome.error) == bool(quoted)

@@ -113,7 +113,7 @@ CONVERSATIONS: list[tuple[str, Api, list[Json], list[Any]]] = [
         "a lost result with parts",
         "chat",
         [result("a", [{"type": "text", "text": "4"}]), ASK],
-        [[{"type": "text", "text": LOST}, {"type": "text", "text": "4"}], "Oslo?"],
+        [f"{LOST}\n\n4", "Oslo?"],
     ),
 ]
 """The conversation over an API -> the messages that the upstream gets."""

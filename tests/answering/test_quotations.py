@@ -561,12 +561,3 @@ def test_what_another_servers_tool_says_of_itself_counts_as_its_results(
     messages: Any = [{"role": "user", "content": "Go."}]
     completion = client.chat.completions.create(model="m", messages=messages, tools=tools)
     assert bool(calls(completion)) is not asked
-
-
-def test_a_summary_counts_as_a_result(client: openai.OpenAI, upstream: ScriptedUpstream) -> None:
-    upstream.reply(FENCE, "NO")
-    messages = conversation(
-        ("user", f"Summary of the conversation so far:\n\nThe page says {WIRE}.")
-    )
-    completion = client.chat.completions.create(model="m", messages=messages, tools=TOOLS)
-    assert calls(completion) == []

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, get_args, get_type_hints
+from itertools import chain
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from anthropic.types import anthropic_beta_param
 from anthropic.types import message_create_params as messages
+from anthropic.types.beta import (
+    BetaContentBlockParam,
+    BetaToolUnionParam,
+    beta_tool_result_block_param,
+)
 from anthropic.types.beta import message_count_tokens_params as beta_count
 from anthropic.types.beta import message_create_params as beta_messages
+from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionToolUnionParam
 from openai.types.chat import completion_create_params as chat
 from openai.types.responses import response_create_params as responses
+from openai.types.responses.response_input_content_param import ResponseInputContentParam
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+from openai.types.responses.tool_param import ToolParam
 
 from emulator.core.wire import SERVER_EXTRAS, STATE_FIELDS, Table
 from emulator.fronts.anthropic import wire as anthropic_wire
@@ -20,7 +30,9 @@ from emulator.fronts.chat import wire as chat_wire
 from emulator.fronts.responses import wire as responses_wire
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
-from tests.support.scripted import ScriptedUpstream
+from tests.support.responses_client import ask as ask_response
+from tests.support.responses_client import ask_stream, check_events
+from tests.support.scripted import Reply, ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
 VENDORS: dict[str, tuple[Table, list[Any]]] = {
@@ -56,6 +68,42 @@ def test_every_field_of_the_vendors_package_has_a_decision(api: str) -> None:
     assert undecided(table, {*fields, "planted"}) == ["planted"]
 
 
+def kinds(union: Any) -> set[str]:
+    """The values of ``type`` in a union of a vendor's types."""
+    if get_origin(union) is Literal:
+        return set(get_args(union))
+    if get_args(union):
+        return {kind for one in get_args(union) for kind in kinds(one)}
+    if hasattr(union, "model_fields"):
+        return kinds(union.model_fields["type"].annotation)
+    hints = get_type_hints(union) if hasattr(union, "__required_keys__") else {}
+    return kinds(hints["type"]) if "type" in hints else set()
+
+
+TYPES: dict[str, tuple[Table, list[Any]]] = {
+    "items of Responses": (responses_wire.ITEMS, [ResponseInputItemParam]),
+    "parts of Responses": (responses_wire.PARTS, [ResponseInputContentParam]),
+    "tools of Responses": (responses_wire.TOOLS, [ToolParam]),
+    "parts of Chat": (chat_wire.PARTS, [ChatCompletionContentPartParam]),
+    "tools of Chat": (chat_wire.TOOLS, [ChatCompletionToolUnionParam]),
+    "blocks of Messages": (
+        anthropic_wire.BLOCKS,
+        [BetaContentBlockParam, beta_tool_result_block_param.Content],
+    ),
+    "tools of Messages": (anthropic_wire.TOOLS, [BetaToolUnionParam]),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_of_the_vendors_package_has_a_decision(name: str) -> None:
+    """A new item was refused, a new block skipped and a new tool dropped because nobody had decided."""
+    table, unions = TYPES[name]
+    found = {kind for union in unions for kind in kinds(union)}
+    assert len(found) > 1
+    assert undecided(table, found) == []
+    assert undecided(table, {*found, "planted"}) == ["planted"]
+
+
 def test_every_beta_of_the_vendors_package_has_a_decision() -> None:
     [_, names] = get_args(anthropic_beta_param.AnthropicBetaParam)
     assert undecided(anthropic_wire.BETAS, get_args(names)) == []
@@ -64,8 +112,9 @@ def test_every_beta_of_the_vendors_package_has_a_decision() -> None:
 @pytest.mark.parametrize("api", VENDORS)
 def test_a_table_has_only_names_and_reasons(api: str) -> None:
     table, _ = VENDORS[api]
-    for name, decision in table.items():
-        assert re.fullmatch(r"[a-z_]+", name)
+    typed = (one for one, _ in TYPES.values())
+    for name, decision in chain(table.items(), *(one.items() for one in typed)):
+        assert re.fullmatch(r"[a-z_0-9]+", name)
         assert bool(decision.note) == (decision.kind in ("passed", "refused")), name
     assert not SERVER_EXTRAS & STATE_FIELDS
 
@@ -174,7 +223,7 @@ def test_drop_fields_and_null_and_own_fields(
 IGNORED = {
     "responses": {
         "background_options": {}, "image": "x", "access_programs": ["p"], "stream_id": "s",
-        "service_tier": "flex", "prompt_cache_options": {"prewarm": True},
+        "service_tier": "flex", "prompt_cache_retention": "24h",
     },
     "messages": {
         "fallbacks": [{"model": "x"}], "diagnostics": {"a": 1}, "speed": "fast", "metadata": {"user_id": "u"},
@@ -193,6 +242,81 @@ def test_vendors_fields_without_effect_are_named_and_never_reach_the_server(
     assert status == 200, answer
     assert ignored == IGNORED[api].keys()
     assert not upstream.requests[0].keys() & IGNORED[api].keys()
+
+
+OUTPUT = {"content": [], "output": [], "role": "user", "approve": True}
+
+
+@pytest.mark.parametrize("kind", [*responses_wire.ITEMS, "planted"])
+def test_an_item_is_refused_unless_its_table_has_it(
+    proxy: str, upstream: ScriptedUpstream, kind: str
+) -> None:
+    upstream.default = "Hi."
+    names = {"call_id": "c", "name": "f", "arguments": "{}", "input": "", "code": "", "id": "x_1"}
+    item = {"type": kind, **names, **OUTPUT, "approval_request_id": "mcpr_1", "tools": []}
+    question = {"role": "user", "content": "Hi"}
+    items = [question, item] if kind == "compaction_trigger" else [item, question]
+    _, _, answer = ask(proxy, "responses", input=items)
+    refused = (answer.get("error") or {}).get("code") == "unsupported_item"
+    assert refused is (kind == "planted"), answer
+
+
+@pytest.mark.parametrize("api", ["responses", "messages"])
+def test_tools_without_effect_are_named(proxy: str, upstream: ScriptedUpstream, api: str) -> None:
+    upstream.default = "Hi."
+    table = {"responses": responses_wire.TOOLS, "messages": anthropic_wire.TOOLS}[api]
+    ignored = {kind for kind, decision in table.items() if decision.kind == "ignored"}
+    path, body = REQUESTS[api]
+    for kinds_sent in (ignored, {"planted"}):
+        tools = [*TOOLS[api], *({"type": kind, "name": kind} for kind in sorted(kinds_sent))]
+        status, headers, _ = send(f"{proxy}{path}", {**body, "tools": tools})
+        assert status == 200
+        assert {*headers["x-emulator-dropped-tools"].split(", ")} == kinds_sent
+    applied = {"bash_20250124", "memory_20250818", "text_editor_20250728", "local_shell", "shell"}
+    tools = [{"type": kind, "name": kind} for kind in sorted(applied & table.keys())]
+    status, headers, answer = send(f"{proxy}{path}", {**body, "tools": tools})
+    assert status == 200, answer
+    assert "x-emulator-dropped-tools" not in headers
+
+
+def test_blocks_of_an_answer_without_effect_are_named_and_of_a_user_refused(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.default = "Hi."
+    ignored = {kind for kind, one in anthropic_wire.BLOCKS.items() if one.kind == "ignored"}
+    blocks = [{"type": kind} for kind in (*sorted(ignored), "planted", "a b")]
+    question = {"role": "user", "content": "Hi"}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Hello."}, *blocks]}
+    status, names, _ = ask(proxy, "messages", messages=[question, answer, question])
+    assert (status, names) == (200, {*ignored, "planted"})
+    for kind in ("browser_state", "planted"):
+        wrong = {"role": "user", "content": [{"type": kind}]}
+        status, _, error = ask(proxy, "messages", messages=[wrong])
+        assert status == 400
+        assert "messages.0.content.0.type" in error["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@with_tools
+def test_a_prewarmed_prompt_is_read_and_nothing_is_answered(
+    proxy: str, upstream: ScriptedUpstream, with_tools: bool, stream: bool
+) -> None:
+    """It made a full answer."""
+    upstream.default = Reply("Hi there.", finish_reason="length")
+    tools = {"tools": TOOLS["responses"]} if with_tools else {}
+    body = {"model": "m", "input": "Hi", "prompt_cache_options": {"prewarm": True}, **tools}
+    response = check_events(ask_stream(proxy, body)) if stream else ask_response(proxy, body)
+    assert (response["status"], response["output"]) == ("completed", [])
+    assert response["usage"]["output_tokens"] == 0
+    [sent] = upstream.requests
+    assert sent["max_tokens"] == 1
+    follow = {"model": "m", "input": "And?", "previous_response_id": response["id"], **tools}
+    upstream.default = "Yes."
+    assert ask_response(proxy, follow)["output"]
+    first, second = (
+        "\n\n".join(m["content"] for m in one["messages"]) for one in upstream.requests
+    )
+    assert second.startswith(first), "the next prompt begins with the one that is cached"
 
 
 def test_betas_without_effect_are_named_next_to_fields(

@@ -16,7 +16,7 @@ from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.programs.sandbox_errors import translate_sandbox_errors
 from emulator.reading.reply_splitter import ReasoningStart
-from emulator.rendering.transcript import ModelMessage, render
+from emulator.rendering.transcript import ModelMessage, render, with_one_system
 from emulator.reply.call_assembly import CallChecker
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
@@ -71,11 +71,14 @@ def native_request(
         fields["tools"] = [*map(names.in_tool, tools)]
     if "tool_choice" in fields:
         fields["tool_choice"] = names.in_choice(fields["tool_choice"])
+    valid = (message.for_model for message in valid_conversation(chat.messages))
     messages = [
-        names.in_message(message.for_model.model_dump(exclude_unset=True))
+        names.in_message(message.model_dump(exclude_unset=True))
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
-        for message in valid_conversation(chat.messages)
+        for message in (one.plain if profile.plain else one for one in valid)
     ]
+    if not request.keeps_later_system:
+        messages = with_one_system(messages)
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
 
 
@@ -127,7 +130,7 @@ class _NativeAnswer:
             if too_long or not isinstance(verdict, UnusableReply) or self._is_acceptable(verdict):
                 break
             if self._attempt >= settings.repair_attempts:
-                raise model_failed(verdict, _diagnostics(verdict), self._attempt)
+                raise model_failed(verdict, _diagnostics(verdict), self._attempt, turn.text)
             metrics.NATIVE_REPAIRS.labels(f"asked_{verdict.kind}").inc()
             note_repair(verdict)
             self._attempt += 1
@@ -205,7 +208,7 @@ def _repair_messages(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMess
     facts = {"names": [], **verdict.facts, "diagnostics": _diagnostics(verdict)}
     # As text: chat templates of some servers fail on calls whose arguments are not JSON.
     return [
-        {"role": "assistant", "content": turn.text},
+        {"role": "assistant", "content": turn.text or "..."},
         {"role": "user", "content": render("native.jinja", kind=verdict.kind, **facts)},
     ]
 

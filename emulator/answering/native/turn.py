@@ -116,6 +116,8 @@ class NativeTurn:
         """How often each call was accepted, in markup or not."""
         self._sent_calls = 0
         self._cut_off = self._dropped_cut_call = self._has_content = False
+        self._logprobs: list[Any] = []
+        """Of words that are not sent yet."""
 
     @property
     def done(self) -> bool:
@@ -133,7 +135,7 @@ class NativeTurn:
     def text(self) -> str:
         """The reply as text for a repair request."""
         calls = [problem.written for problem in self._problems]
-        return "\n".join([*filter(str.strip, [self._reply.text]), *calls]) or "..."
+        return "\n".join([*filter(str.strip, [self._reply.text]), *calls])
 
     def feed(self, chunk: Chunk) -> Iterator[RelayedChunk]:
         """``chunk`` has a choice."""
@@ -219,9 +221,10 @@ class NativeTurn:
             self._has_content |= bool(content.strip())
             yield RelayedChunk(chunk)
             return
+        self._logprobs += (chunk["choices"][0].get("logprobs") or {}).get("content") or ()
         others = {n: v for n, v in rest.items() if n != "content"}
         if _has_values(others):
-            yield RelayedChunk(_with(chunk, delta=others))
+            yield RelayedChunk(_with(chunk, delta=others, logprobs=None))
         yield from self._events(events)
 
     def _events(self, events: Iterable[AnswerEvent]) -> Iterator[RelayedChunk]:
@@ -234,6 +237,7 @@ class NativeTurn:
                     yield self._chunk({"reasoning_content": text})
                 case ToolCall() if self._accepts(event, in_markup=True):
                     self._pending.append((event, None, {"markup"}))
+            self._logprobs.clear()  # what is no prose has none
 
     def _check(self, calls: Iterable[CallFragments]) -> None:
         for fragments in calls:
@@ -288,7 +292,9 @@ class NativeTurn:
     def _chunk(
         self, delta: dict[str, Any], finish_reason: str | None = None, call: ToolCall | None = None
     ) -> RelayedChunk:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        choice: Chunk = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        if delta.get("content") and self._logprobs:
+            choice["logprobs"] = {"content": [*self._logprobs]}
         return RelayedChunk({**self._base, "choices": [choice]}, call=call)
 
 

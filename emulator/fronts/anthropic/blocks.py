@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from emulator.answering.summary import summary_message
 from emulator.conversation.client_history import ClientHistory
 from emulator.conversation.tool_search import BM25_SEARCH, REGEX_SEARCH
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
-from emulator.core.protocol import FunctionCall, HistoryCall, Message
+from emulator.core.protocol import PARAGRAPH, FunctionCall, HistoryCall, Message
 from emulator.fronts.anthropic.code_calls import CODE, Cells, Content
 from emulator.fronts.anthropic.hosted_blocks import hosted_call_id
 from emulator.fronts.anthropic.parts import (
@@ -26,7 +27,6 @@ from emulator.fronts.anthropic.parts import (
     text,
 )
 from emulator.fronts.anthropic.tool_changes import ADDITION, REMOVAL, change_message, tool_changes
-from emulator.rendering.prompt import introduced
 
 Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
@@ -71,8 +71,7 @@ def _add_summary(history: ClientHistory, block: Block, place: str) -> None:
     """The summary of the messages that a block replaces, and their changes of the tools."""
     if block.get("content") is None:  # no summary could be made
         return
-    words = introduced(text(block, "content", place))
-    history.add_message(Message(role="user", content=words))
+    history.add_message(summary_message(text(block, "content", place)))
     for _, change in tool_changes([[block]]):
         history.add_message(change_message(change, place))
 
@@ -83,7 +82,7 @@ def _add_answer(history: ClientHistory, content: Sequence[Block], place: str, ce
     calls: list[tuple[HistoryCall, str | None]] = []
 
     def flush() -> None:
-        if words := "\n\n".join(filter(None, texts)):
+        if words := PARAGRAPH.join(filter(None, texts)):
             history.add_message(Message(role="assistant", content=words))
         for call, caller in calls:
             history.add_call(call, caller)

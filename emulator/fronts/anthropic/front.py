@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emulator.answering.pipeline import Pipeline
+from emulator.answering.pipeline import Pipeline, without_output
 from emulator.answering.relay import expand_relayed_chunks
-from emulator.answering.summary import question
-from emulator.conversation.answer_request import Omitted
+from emulator.answering.summary import answer_in_context, for_summary, summarized
+from emulator.conversation.answer_request import AnswerRequest, Omitted
 from emulator.core.errors import EmulatorError
-from emulator.core.events import AnswerEvent, Finish, UpstreamAccepted
+from emulator.core.events import AnswerEvent, UpstreamAccepted
 from emulator.core.protocol import ChatCompletionRequest
+from emulator.fronts.anthropic.context import report
 from emulator.fronts.anthropic.mcp_servers import LISTING_BETA
 from emulator.fronts.anthropic.request import (
-    Compaction,
     CountRequest,
     Json,
     MessagesRequest,
@@ -47,62 +47,60 @@ def answer(
 
     Raises `BadRequest`, `NotFound` or `StoreUnavailable` before the first event.
     """
+
+    def read(chat: ChatCompletionRequest) -> AnswerRequest:
+        return replace(pipeline.read(chat, client), finds_stop_string=True, shows_hosted=True)
+
+    def events_of(answer_request: AnswerRequest) -> Iterator[AnswerEvent]:
+        return expand_relayed_chunks(answer_request, pipeline.answer(answer_request))
+
     joined = threads.joined(client, request)
     stored = len(joined.messages) - len(request.messages)
     offered = joined.offered_tools(stored)
     try:
         chat = chat_request(joined, stored, betas)
         if request.compaction is not None:
-            chat = _summarizing(chat, request.compaction)
-        answer_request = replace(
-            pipeline.read(chat, client), finds_stop_string=True, shows_hosted=True
-        )
+            answer_request = read(for_summary(chat, request.compaction.instructions or ""))
+            answered = summarized(events_of(answer_request))
+        else:
+            answer_request, answered = answer_in_context(events_of, read, chat)
     except EmulatorError as error:
         raise at_client_place(error, joined, offered) from error
+    manages = request.context_management is not None
     writer = MessageWriter(
         request.model,
         thinks=request.thinks,
         shows_lists=LISTING_BETA in betas,
         code_caller=code_caller(offered.tools),
+        # The client keeps what precedes a summary that it did not ask for.
+        tool_changes=[change for _, change in joined.tool_changes()]
+        if request.compaction
+        else None,
+        context_management=report(answer_request.applied_edits) if manages else None,
     )
-    answered = expand_relayed_chunks(answer_request, pipeline.answer(answer_request))
     if request.max_tokens == 0:
-        answered = _without_output(answered)
-    if request.compaction is None:
-        events = writer.write(answered)
-    else:
-        changes = [change for _, change in joined.tool_changes()]
-        events = writer.write_summary(answered, changes)
+        answered = without_output(answered, "length")
+    events = writer.write(answered)
     if request.thread is not None:
         events = threads.saved(client, joined, events)
     return MessageStream(events, answer_request.omitted)
 
 
-def _without_output(events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
-    """An answer of no tokens: the upstream was asked for one, because many refuse to be asked for none."""
-    for event in events:
-        if isinstance(event, Finish):
-            yield replace(event, reason="length", usage=replace(event.usage, completion_tokens=0))
-        elif isinstance(event, UpstreamAccepted):
-            yield event
-
-
-def _summarizing(chat: ChatCompletionRequest, compaction: Compaction) -> ChatCompletionRequest:
-    """The request for a summary of the conversation in ``chat``, without its tools."""
-    messages = [*chat.messages, question(compaction.instructions or "")]
-    plain = {"tools": None, "tool_choice": "none", "response_format": None}
-    return chat.model_copy(update={**plain, "messages": messages})
-
-
 def count_tokens(
     pipeline: Pipeline, request: CountRequest, client: str = "", betas: str = ""
-) -> int:
+) -> Json:
     """Estimate the tokens of the prompt, including the tools, without the model's tokenizer.
 
     Raises `BadRequest` or `NotFound`.
     """
     offered = request.offered_tools()
     try:
-        return pipeline.prompt_tokens(pipeline.read(chat_request(request, betas=betas), client))
+        chat = chat_request(request, betas=betas)
+        counted: Json = {"input_tokens": pipeline.prompt_tokens(pipeline.read(chat, client))}
+        if request.context_management is not None:
+            whole = pipeline.read(chat.model_copy(update={"context_rules": None}), client)
+            original = {"original_input_tokens": pipeline.prompt_tokens(whole)}
+            counted["context_management"] = original
+        return counted
     except EmulatorError as error:
         raise at_client_place(error, request, offered) from error

@@ -30,6 +30,8 @@ def collect(events: Iterable[Json | UpstreamAccepted]) -> Json:
                 _close(message["content"][-1], texts)
             case "message_delta":
                 message |= {**event["delta"], "usage": event["usage"]}
+                if "context_management" in event:
+                    message["context_management"] = event["context_management"]
     return message
 
 

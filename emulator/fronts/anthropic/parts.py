@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from emulator.core.errors import BadRequest, unsupported_type
+from emulator.interpreter.attachments import decode_file
 
 Json = dict[str, Any]
 Block = Mapping[str, Any]
@@ -88,7 +89,9 @@ def _document(block: Block, place: str) -> list[Json]:
         case "content":
             content = content_parts(source.get("content"), f"{at}.content")
         case "base64":
-            data = f"data:{text(source, 'media_type', at)};base64,{text(source, 'data', at)}"
+            encoded = text(source, "data", at)
+            decode_file(encoded, f"{at}.data")
+            data = f"data:{text(source, 'media_type', at)};base64,{encoded}"
             name = heading[0] if block.get("title") else "document.pdf"
             content = [{"type": "file", "file": {"filename": name, "file_data": data}}]
         case "file":

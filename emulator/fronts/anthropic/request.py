@@ -15,10 +15,11 @@ from emulator.conversation.billing_line import without_billing_line
 from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.client_history import ClientHistory
 from emulator.core.errors import BadRequest, EmulatorError, FailedDependency
-from emulator.core.protocol import ChatCompletionRequest, Lenient, Message, validated
+from emulator.core.protocol import PARAGRAPH, ChatCompletionRequest, Lenient, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.anthropic.blocks import add_messages
 from emulator.fronts.anthropic.code_calls import Cells, Content, check_results, is_code_execution
+from emulator.fronts.anthropic.context import ContextManagement
 from emulator.fronts.anthropic.mcp_servers import (
     McpServer,
     listed_servers,
@@ -28,7 +29,7 @@ from emulator.fronts.anthropic.mcp_servers import (
 from emulator.fronts.anthropic.parts import text
 from emulator.fronts.anthropic.tool_changes import ChangedTools, offered_tools, tool_changes
 from emulator.fronts.anthropic.tools import chat_tools
-from emulator.fronts.anthropic.wire import FIELDS, ignored_betas
+from emulator.fronts.anthropic.wire import FIELDS, ignored_betas, ignored_blocks
 
 Json = dict[str, Any]
 
@@ -89,6 +90,7 @@ class CountRequest(Lenient):
     output_format: dict[str, Any] | None = None
     container: str | ContainerReference | None = None
     mcp_servers: list[McpServer] | None = None
+    context_management: ContextManagement | None = None
 
     @property
     def thinks(self) -> bool:
@@ -145,9 +147,13 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     if isinstance(request, MessagesRequest):
         sent = {name: getattr(request, name) for name in request.model_fields_set}
         fields |= upstream_fields(FIELDS, sent | (request.model_extra or {}))
-        fields["ignored"] = (*fields["ignored"], *ignored_betas(betas))
+        answers = (m.content for m in request.messages if m.role == "assistant")
+        ignored = (*ignored_betas(betas), *ignored_blocks(answers))
+        fields["ignored"] = (*fields["ignored"], *ignored)
         fields["stream"] = request.stream
         fields["max_tokens"] = request.max_tokens or 1
+    if request.context_management is not None:
+        fields["context_rules"] = request.context_management.rules
     offered = request.offered_tools(stored)
     fields["removed_tools"] = offered.removed
     tools, pinned = with_mcp_tools(offered.tools, request.mcp_servers or (), betas)
@@ -187,6 +193,7 @@ def _client_places(request: CountRequest, offered: ChangedTools) -> Json:
     format_place = "output_config.format" if config and config.format else "output_format"
     places = {
         "tool_choice.function": "tool_choice",
+        **{f"tools[{n}].container": "container" for n in range(len(offered.tools))},
         "response_format": format_place,
         "response_format.json_schema": format_place,
     }
@@ -203,7 +210,7 @@ def _messages(request: CountRequest, stored: int) -> list[Message]:
     if isinstance(system, list):
         texts = [text(block, "text", f"system[{n}]") for n, block in enumerate(system)]
         # Here too: a block that is nothing but the line leaves no blank lines behind.
-        system = "\n\n".join(filter(None, map(without_billing_line, texts)))
+        system = PARAGRAPH.join(filter(None, map(without_billing_line, texts)))
     history = ClientHistory()
     if system:
         history.add_message(Message(role="system", content=system))

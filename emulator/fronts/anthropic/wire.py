@@ -6,8 +6,10 @@ Of other fields only `SERVER_EXTRAS` pass, and what ``pass_fields`` names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed
+from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed, refused
 
 FIELDS: Table = {
     "model": APPLIED,
@@ -23,6 +25,7 @@ FIELDS: Table = {
     "stream": APPLIED,
     "thread": APPLIED,
     "compaction": APPLIED,
+    "context_management": APPLIED,
     "betas": APPLIED,
     "max_tokens": passed("max_tokens"),
     "temperature": passed("temperature"),
@@ -33,7 +36,6 @@ FIELDS: Table = {
     "metadata": IGNORED,
     "service_tier": IGNORED,
     "inference_geo": IGNORED,
-    "context_management": IGNORED,
     "diagnostics": IGNORED,
     "speed": IGNORED,
     "fallbacks": IGNORED,
@@ -47,7 +49,8 @@ FIELDS: Table = {
 BETAS: Table = {
     **dict(
         decisions(
-            "claude-code-20250219 code-execution-2025-05-22 code-execution-2025-08-25 compact-2026-09-04 "
+            "claude-code-20250219 code-execution-2025-05-22 code-execution-2025-08-25 compact-2026-01-12 "
+            "compact-2026-09-04 context-management-2025-06-27 "
             "inline-tools-2026-09-15 interleaved-thinking-2025-05-14 mcp-client-2025-04-04 "
             "mcp-client-2025-11-20 mcp-client-2026-09-15 message-threads-2026-08-12 "
             "mid-conversation-output-config-2026-07-01 mid-conversation-system-clear-at-2026-08-21 "
@@ -60,12 +63,12 @@ BETAS: Table = {
         decisions(
             "computer-use-2024-10-22 computer-use-2025-01-24 computer-use-2025-11-24 "
             "output-128k-2025-02-19 dev-full-thinking-2025-05-14 context-1m-2025-08-07 "
-            "context-management-2025-06-27 model-context-window-exceeded-2025-08-26 fast-mode-2026-02-01 "
+            "model-context-window-exceeded-2025-08-26 fast-mode-2026-02-01 "
             "output-300k-2026-03-24 user-profiles-2026-03-24 user-profiles-2026-08-18 "
             "user-profiles-2026-09-04 user-profiles-billing-2026-10-01 advisor-tool-2026-03-01 "
             "managed-agents-2026-04-01 dreaming-2026-04-21 thinking-token-count-2026-05-13 "
             "server-side-fallback-2026-06-01 server-side-fallback-2026-07-01 fallback-credit-2026-06-01 "
-            "fallback-credit-2026-07-01 agent-memory-2026-07-22 compact-2026-01-12 mcp-tunnels-2026-06-22 "
+            "fallback-credit-2026-07-01 agent-memory-2026-07-22 mcp-tunnels-2026-06-22 "
             "task-budgets-2026-03-13 thinking-display-updates-2026-08-18 "
             "thinking-binding-controls-2026-08-01 ce-plugins-2026-09-01 spend-limit-reads-2026-09-26 "
             "telemetry-destinations-2026-08-11 webhooks-2026-10-07 admin-user-sign-out-2026-10-08 "
@@ -82,12 +85,68 @@ BETAS: Table = {
 """As of anthropic 2.14, anthropic.types.anthropic_beta_param, and those that Claude Code sends besides. The
 same name with another date is another feature."""
 
+BLOCKS: Table = {
+    **dict(
+        decisions(
+            "text image document search_result container_upload thinking tool_use tool_result "
+            "tool_reference tool_addition tool_removal compaction mcp_tool_use mcp_tool_result "
+            "mcp_tool_listing server_tool_use code_execution_tool_result tool_search_tool_result",
+            APPLIED,
+        )
+    ),
+    **dict(
+        decisions(
+            "redacted_thinking fallback advisor_tool_result bash_code_execution_tool_result "
+            "text_editor_code_execution_tool_result web_fetch_tool_result web_search_tool_result",
+            IGNORED,
+        )
+    ),
+    "browser_state": refused("The browser tools do not run here."),
+}
+"""As of anthropic 2.14, anthropic.types.beta.beta_content_block_param and the content of its results. What is
+ignored, or of another type, is skipped in an assistant's message, and refused in a user's."""
+
+TOOLS: Table = {
+    **dict(
+        decisions(
+            "custom bash_20241022 bash_20250124 text_editor_20241022 text_editor_20250124 "
+            "text_editor_20250429 text_editor_20250728 memory_20250818 code_execution_20250522 "
+            "code_execution_20250825 code_execution_20260120 code_execution_20260521 mcp_toolset "
+            "tool_search_tool_bm25 tool_search_tool_bm25_20251119 tool_search_tool_regex "
+            "tool_search_tool_regex_20251119",
+            APPLIED,
+        )
+    ),
+    **dict(
+        decisions(
+            "advisor_20260301 browser_toolset_20260801 computer_20241022 computer_20250124 "
+            "computer_20251124 computer_toolset_20260801 web_fetch_20250910 web_fetch_20260209 "
+            "web_fetch_20260309 web_fetch_20260318 web_search_20250305 web_search_20260209 "
+            "web_search_20260318",
+            IGNORED,
+        )
+    ),
+}
+"""As of anthropic 2.14, anthropic.types.beta.beta_tool_union_param. What is ignored, or of another type, runs
+only if the operator serves the type; otherwise `x-emulator-dropped-tools` names it."""
 
 _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_MAX_NAMES = 100
+"""In a header."""
 
 
 def ignored_betas(header: str) -> list[str]:
     """The betas without effect, in the order of the header ``anthropic-beta``. What is no name is none."""
     names = dict.fromkeys(name.strip() for name in header.split(","))
+    return _without_effect(BETAS, names)
+
+
+def ignored_blocks(contents: Iterable[str | Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The types of blocks of an assistant that are skipped, each once."""
+    blocks = (block for content in contents if not isinstance(content, str) for block in content)
+    return _without_effect(BLOCKS, dict.fromkeys(str(block.get("type")) for block in blocks))
+
+
+def _without_effect(table: Table, names: Iterable[str]) -> list[str]:
     known = (name for name in names if _NAME.fullmatch(name))
-    return [name for name in known if BETAS.get(name, IGNORED) is not APPLIED]
+    return [name for name in known if table.get(name, IGNORED) is not APPLIED][:_MAX_NAMES]

@@ -7,11 +7,10 @@ last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from emulator.answering.summary import collected
 from emulator.core import json_codec
 from emulator.core.events import (
     AnswerEvent,
@@ -28,6 +27,7 @@ from emulator.core.events import (
     Logs,
     ReasoningDelta,
     RefusalDelta,
+    Summary,
     ToolCall,
     ToolsListed,
     UpstreamAccepted,
@@ -56,14 +56,27 @@ _REASONS: dict[FinishReason, str] = {
 class MessageWriter:
     """Writes one message. ``thinks`` is True if the client asked for the model's reasoning; ``shows_lists``,
     if the client knows lists of an MCP server's tools; ``code_caller`` is how blocks name code as the caller
-    of a tool, "" if they name no callers."""
+    of a tool, "" if they name no callers; ``tool_changes`` are those of the messages that a summary replaces;
+    ``context_management`` is the report of edits."""
 
     def __init__(
-        self, model: str, *, thinks: bool, shows_lists: bool = False, code_caller: str = ""
+        self,
+        model: str,
+        *,
+        thinks: bool,
+        shows_lists: bool = False,
+        code_caller: str = "",
+        tool_changes: Sequence[Json] | None = None,
+        context_management: Json | None = None,
     ) -> None:
         self._thinks = thinks
         self._code_caller = code_caller
         self._shows_lists = shows_lists
+        self._tool_changes = tool_changes
+        self._context_management = context_management
+        self._last = ""
+        """The type of the last block."""
+        self._summary: Summary | None = None
         self._index = -1
         self._open = ""
         """The type of the open block, or ""."""
@@ -104,24 +117,6 @@ class MessageWriter:
                 yield {"type": "message_start", "message": self._message}
             yield from self._events(event)
 
-    def write_summary(
-        self, events: Iterator[AnswerEvent], tool_changes: Iterable[Json]
-    ) -> Iterator[Json | UpstreamAccepted]:
-        """Write the events of a message that consists of the summary in ``events``, and of the changes of the
-        tools in the messages that it replaces."""
-        for event in events:
-            if isinstance(event, UpstreamAccepted):
-                yield event
-                break
-        yield {"type": "message_start", "message": self._message}
-        text, usage = collected(events)
-        changes = [{"type": one["type"], "tool": one["tool"]} for one in tool_changes]
-        yield from self._start("compaction", content=None, tool_changes=changes)
-        yield self._delta("compaction_delta", content=text)
-        yield from self._close()
-        yield self._finish("compaction", None, usage)
-        yield {"type": "message_stop"}
-
     def _events(self, event: AnswerEvent) -> Events:
         match event:
             case ReasoningDelta(text) if self._thinks:
@@ -146,11 +141,20 @@ class MessageWriter:
                 yield from self._hosted(event)
             case CodeStarted() | CodeComplete() | CodeFinished():
                 yield from self._cell(event)
+            case Summary(text):
+                self._summary = event
+                changed = self._tool_changes or ()
+                changes = [{"type": one["type"], "tool": one["tool"]} for one in changed]
+                fields = {} if self._tool_changes is None else {"tool_changes": changes}
+                yield from self._start("compaction", content=None, **fields)
+                yield self._delta("compaction_delta", content=text)
+                yield from self._close()
             case Finish(reason, usage):
                 yield from self._close()
                 yield from self._known_results()
                 is_refusal = self._has_refused and reason == "stop"
                 stop = "refusal" if is_refusal else _REASONS[reason]
+                stop = "compaction" if self._last == "compaction" else stop
                 yield self._finish(stop, event.stop_sequence, usage)
                 yield {"type": "message_stop"}
 
@@ -204,7 +208,7 @@ class MessageWriter:
 
     def _begin(self, block: Json) -> Events:
         self._index += 1
-        self._open = block["type"]
+        self._open = self._last = block["type"]
         self._has_text |= self._open == "text"
         yield {"type": "content_block_start", "index": self._index, "content_block": block}
 
@@ -255,7 +259,16 @@ class MessageWriter:
             delta["stop_reason"] = "stop_sequence"
         if self._container:
             delta["container"] = self._container
-        return {"type": "message_delta", "delta": delta, "usage": _usage(usage)}
+        counted = _usage(usage)
+        if self._summary is not None and self._summary.usage.prompt_tokens:
+            counted["iterations"] = [{"type": "compaction", **_usage(self._summary.usage)}]
+            counted["iterations"] += [{"type": "message", **_usage(usage)}] * bool(
+                usage.prompt_tokens
+            )
+        event: Json = {"type": "message_delta", "delta": delta, "usage": counted}
+        if self._context_management is not None:
+            event["context_management"] = self._context_management
+        return event
 
 
 def _container(accepted: UpstreamAccepted) -> Json:

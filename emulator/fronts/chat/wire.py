@@ -45,3 +45,16 @@ FIELDS: Table = {
     "moderation": refused("Moderation is not supported; remove moderation."),
 }
 """As of openai 3.57, openai.types.chat.completion_create_params."""
+
+PARTS: Table = {
+    "text": passed("text"),
+    "image_url": passed("image_url"),
+    "input_audio": passed("input_audio"),
+    "file": passed("file"),
+    "refusal": passed("refusal"),
+}
+"""As of openai 3.57, openai.types.chat.chat_completion_content_part_param. Others pass, too."""
+
+TOOLS: Table = {"function": APPLIED, "custom": APPLIED, "code_interpreter": APPLIED}
+"""As of openai 3.57, openai.types.chat.chat_completion_tool_union_param, and the code interpreter. Another
+type runs only if the operator serves it; otherwise `x-emulator-dropped-tools` names it."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from emulator.answering.hosted_shell import SHELL
 from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.context import ContextRules, Summarize
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import ChatCompletionRequest, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.responses.callers import PROGRAMS
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import ResponseRequest, check_supported
+from emulator.fronts.responses.request import LOGPROBS, ResponseRequest, check_supported
 from emulator.fronts.responses.tools import CALLABLE, CLIENT_TOOLS, check_has_type, qualified
 from emulator.fronts.responses.wire import FIELDS
 
@@ -51,6 +52,15 @@ def chat_request(
         fields["response_format"] = format_
     if request.reasoning is not None and request.reasoning.effort is not None:
         fields["reasoning_effort"] = request.reasoning.effort
+    if request.prewarms:
+        fields["max_tokens"] = 1
+    if LOGPROBS in (request.include or ()):
+        fields["logprobs"] = True
+        if request.top_logprobs:
+            fields["top_logprobs"] = request.top_logprobs
+    if request.context_management:
+        rule = Summarize(request.context_management[0].compact_threshold)
+        fields["context_rules"] = ContextRules(summary=rule)
     fields |= {"model": request.model, "messages": chat_messages, "stream": request.stream}
     return validated(ChatCompletionRequest, fields)
 

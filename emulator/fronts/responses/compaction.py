@@ -14,9 +14,7 @@ import binascii
 from collections.abc import Sequence
 
 from emulator.core.events import new_id
-from emulator.fronts.responses.item_types import CompactionItem, Item, MessageItem
 from emulator.fronts.responses.items import TRIGGER, Json
-from emulator.rendering.prompt import introduced
 
 _MARK = "summary:"
 
@@ -42,26 +40,10 @@ def without_trigger(items: Sequence[Json]) -> list[Json]:
     return [*items[:-1]] if is_triggered(items) else [*items]
 
 
-def without_replaced(items: Sequence[Item]) -> list[Item]:
-    """Remove what the last summary replaces: everything before it except messages that are not the model's.
-
-    Clients need not remove these items, and a stored conversation still has them.
-    """
-    last = 0
-    for n, item in enumerate(items):
-        if isinstance(item, CompactionItem) and summary_of(item.encrypted_content) is not None:
-            last = n
-    messages = [
-        one for one in items[:last] if isinstance(one, MessageItem) and one.role != "assistant"
-    ]
-    return [*messages, *items[last:]]
-
-
 def summary_of(hidden: str) -> str | None:
-    """Return the text for the model from a ``compaction`` item; None if the item was not made by
-    `compacted`."""
+    """Return the summary in a ``compaction`` item; None if the item was not made here."""
     try:
         text = base64.b64decode(hidden, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
-    return introduced(text.removeprefix(_MARK)) if text.startswith(_MARK) else None
+    return text.removeprefix(_MARK) if text.startswith(_MARK) else None

@@ -15,11 +15,12 @@ from functools import partial
 import structlog
 
 from emulator.answering import summary
-from emulator.answering.pipeline import Pipeline
+from emulator.answering.pipeline import Pipeline, without_output
 from emulator.answering.relay import expand_relayed_chunks
-from emulator.conversation.answer_request import AnswerRequest, Omitted, PromptTooLong
+from emulator.conversation.answer_request import AnswerRequest, Omitted
 from emulator.core.errors import BadRequest, EmulatorError
 from emulator.core.events import AnswerEvent, UpstreamAccepted, new_id
+from emulator.core.protocol import ChatCompletionRequest
 from emulator.fronts.responses import compaction, items
 from emulator.fronts.responses.chat import chat_request, client_places
 from emulator.fronts.responses.configuration import EffectiveSettings
@@ -36,16 +37,10 @@ from emulator.fronts.responses.tools import added_tools, to_chat_tools
 from emulator.fronts.responses.writer import ResponseWriter, usage_json
 from emulator.history import current_turn
 from emulator.settings.settings import Order
-from emulator.upstream.metering import estimate_tokens
 
 log = structlog.get_logger()
 
-_FULL = 0.8
-"""The part of a model's context that a prompt may take without compaction, if the client does not say it."""
-_WORTH = 0.25
-"""The part of the threshold that a summary must replace: it costs a model turn."""
 _ENDS = ("response.completed", "response.incomplete")
-_ANSWERED_WITH_WORDS = {"tools": None, "tool_choice": "none", "text": None}
 
 StreamEvents = Iterator[Json | UpstreamAccepted]
 
@@ -75,10 +70,9 @@ class ResponseStream:
 @dataclass(frozen=True)
 class _ReadRequest:
     answer_request: AnswerRequest
+    answer: Iterator[AnswerEvent]
     request: ResponseRequest
     """With the settings in effect."""
-    compacts: bool
-    """The answer is a summary that replaces the conversation."""
     history: list[Json]
     """The items of earlier responses."""
     input_items: list[Json]
@@ -117,14 +111,8 @@ class ResponseFront:
             read.input_items,
             read.added_tools,
         )
-        answer = self._events(answer_request)
-        if not read.compacts and (threshold := self._threshold(read)):
-            limited = replace(answer_request, longest_prompt=threshold)
-            compacted = partial(self._compacted, client, request, input_items, order, answer)
-            answer = self._or_compacted(limited, compacted)
+        answer = without_output(read.answer, "stop") if request.prewarms else read.answer
         items_so_far = [*read.history, *input_items]
-        if read.compacts:
-            answer = summary.summarized(answer)
         answer = with_loads(answer, request.tools or (), items_so_far, answer_request.hosted)
         start, event_log = initial_response(read.request), EventLog()
         writer = ResponseWriter(start, tools)
@@ -160,60 +148,11 @@ class ResponseFront:
     def _events(self, request: AnswerRequest) -> Iterator[AnswerEvent]:
         return expand_relayed_chunks(request, self.pipeline.answer(request))
 
-    def _or_compacted(
-        self, request: AnswerRequest, compacted: Callable[[], Iterator[AnswerEvent]]
-    ) -> Iterator[AnswerEvent]:
-        """The answer; or the ``compacted`` conversation's, if the model would be asked with too long a
-        prompt: a program that goes on needs none."""
-        try:
-            yield from self._events(request)
-        except PromptTooLong:
-            yield from compacted()
-
-    def _compacted(
-        self,
-        client: str,
-        request: ResponseRequest,
-        input_items: list[Json],
-        order: Order | None,
-        whole: Iterator[AnswerEvent],
-    ) -> Iterator[AnswerEvent]:
-        """The summary and the answer after it; ``whole`` if there is no summary."""
-        summary_request = self._read(client, request, input_items, compacts=True).answer_request
-        after = partial(self._after_summary, client, request, input_items, order)
-        return summary.with_summary(self._events(summary_request), whole, after)
-
-    def _threshold(self, read: _ReadRequest) -> int:
-        """The tokens of a prompt above which the conversation is compacted first; 0 if it never is.
-
-        Raises `BadRequest`.
-        """
-        managed = read.request.context_management
-        if not managed:
-            return 0
-        answer_request = read.answer_request
-        threshold = managed[0].compact_threshold
-        if threshold is None:
-            threshold = int(_FULL * answer_request.route.context_length)
-        if not threshold:
-            place = "context_management[0].compact_threshold"
-            raise BadRequest(f"{place} is missing: the model's context is not known.", place)
-        others = ("assistant", "tool")  # what users say stays
-        replaced = [m.model_dump() for m in answer_request.chat.messages if m.role in others]
-        return threshold if estimate_tokens(replaced) > _WORTH * threshold else 0
-
-    def _after_summary(
-        self,
-        client: str,
-        request: ResponseRequest,
-        input_items: list[Json],
-        order: Order | None,
-        text: str,
-    ) -> Iterator[AnswerEvent]:
-        """The answer to the conversation that the summary replaces."""
-        item = compaction.compaction_item(new_id("cmp_"), text)
-        read = self._read(client, request, [*input_items, item], order=order)
-        return self._events(read.answer_request)
+    def _read_chat(
+        self, client: str, order: Order | None, chat: ChatCompletionRequest
+    ) -> AnswerRequest:
+        request = self.pipeline.read(chat, client, order=order, asks_approval=True)
+        return replace(request, shows_hosted=True)
 
     def _save_in_conversation(
         self,
@@ -249,10 +188,7 @@ class ResponseFront:
         """Replace the conversation with the user's messages and the model's summary. Raises
         `EmulatorError`."""
         read = self._read(client, request, input_items, compacts=True)
-        answer = expand_relayed_chunks(
-            read.answer_request, self.pipeline.answer(read.answer_request)
-        )
-        text, usage = summary.collected(answer)
+        text, usage = summary.collected(read.answer)
         return {
             "id": new_id("resp_"),
             "object": "response.compaction",
@@ -272,7 +208,7 @@ class ResponseFront:
     ) -> _ReadRequest:
         """Read a request and its history; with ``compacts``, or if its input ends with a trigger, as a
         request for a summary. Raises as `answer`."""
-        compacts = compacts or compaction.is_triggered(input_items)
+        is_triggered = compaction.is_triggered(input_items)
         input_items = compaction.without_trigger(input_items)
         input_items = self.stored.resolved(client, input_items)
         history = self.stored.history(client, request.previous_response_id)
@@ -293,31 +229,30 @@ class ResponseFront:
         tools = request.tools or []
         added = added_tools(history, tools, "previous_response")
         added += added_tools(input_items, [*tools, *(tool for _, tool in added)], "input")
-        offered = to_chat_tools([]) if compacts else to_chat_tools(tools, added)
+        offered = to_chat_tools(tools, added)
         answered = configuration.request
         try:
             chat_messages = messages(parsed_items)
-            if compacts:
-                if not chat_messages:
-                    raise BadRequest(
-                        "input is missing: there is nothing to summarize.", param="input"
-                    )
-                chat_messages.append(summary.question())
-                answered = answered.model_copy(update=_ANSWERED_WITH_WORDS)
+            if (compacts or is_triggered) and not chat_messages:
+                raise BadRequest("input is missing: there is nothing to summarize.", param="input")
             containers = used_containers([*history, *input_items])
             chat = chat_request(answered, chat_messages, offered.tools, containers)
             listed = listed_servers([*history, *input_items])
             update = {"listed_servers": listed, "shows_programs": offered.shows_programs}
             chat = chat.model_copy(update=update)
-            answer_request = self.pipeline.read(chat, client, order=order, asks_approval=True)
-            answer_request = replace(answer_request, shows_hosted=True)
+            read_chat = partial(self._read_chat, client, order)
+            if compacts or is_triggered:
+                answer_request = read_chat(summary.for_summary(chat))
+                answer = self._events(answer_request)
+            else:
+                answer_request, answer = summary.answer_in_context(self._events, read_chat, chat)
         except EmulatorError as error:
             places = client_places(answered, offered.places, configuration.format_place)
             raise error.moved(places) from error
         return _ReadRequest(
             answer_request,
+            summary.summarized(answer) if is_triggered else answer,
             configuration.request,
-            compacts,
             history,
             input_items,
             [tool for _, tool in added],

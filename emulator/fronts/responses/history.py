@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from emulator.answering.cell_resume import NO_OUTPUT
+from emulator.answering.summary import summary_message
 from emulator.conversation.client_history import ClientHistory
 from emulator.core.events import calling_cell
-from emulator.core.protocol import CustomCall, FunctionCall, HistoryCall, HistoryProgram, Message
+from emulator.core.protocol import (
+    PARAGRAPH,
+    CustomCall,
+    FunctionCall,
+    HistoryCall,
+    HistoryProgram,
+    Message,
+)
 from emulator.fronts.responses import item_types
 from emulator.fronts.responses.callers import program_of
-from emulator.fronts.responses.compaction import summary_of, without_replaced
+from emulator.fronts.responses.compaction import summary_of
 from emulator.fronts.responses.hosted_items import call_id
 from emulator.fronts.responses.item_types import Item, Part
 from emulator.fronts.responses.items import MESSAGE_BREAK, Json
@@ -22,7 +30,6 @@ from emulator.rendering.prompt import cell_history
 
 def messages(items: Sequence[Item]) -> list[Message]:
     """Convert ``items``, in order. Only native models see the reasoning of earlier turns."""
-    items = without_replaced(items)
     cells = [one for one in items if isinstance(one, item_types.CodeCallItem)]
     calls = (one.call_id for one in items if isinstance(one, item_types.CallItem))
     calling_cells = set(map(calling_cell, calls))
@@ -52,7 +59,7 @@ def messages(items: Sequence[Item]) -> list[Message]:
                     Message(role="tool", tool_call_id=key, content=text, approval=approval)
                 )
             case item_types.CompactionItem() if summary := summary_of(item.encrypted_content):
-                history.add_message(Message(role="user", content=summary))
+                history.add_message(summary_message(summary))
             case item_types.CodeCallItem(status=status) if item.key not in calling_cells:
                 cell = cell_history(item.code, _output(item), failed=status == "failed")
                 history.add_cell(cell)
@@ -117,10 +124,9 @@ def _output(cell: item_types.CodeCallItem) -> str:
 def _content(role: str, parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     """Convert a message's content to chat's shape: plain text if it has only text, else a list of parts."""
     chat_parts = [_chat_part(part) for part in parts]
-    if role == "assistant" or len(chat_parts) < 2:
-        texts = [part["text"] for part in chat_parts if part["type"] == "text"]
-        if len(texts) == len(chat_parts):
-            return "".join(texts)
+    texts = [part["text"] for part in chat_parts if part["type"] == "text"]
+    if len(texts) == len(chat_parts) and (role == "assistant" or len(texts) < 2):
+        return PARAGRAPH.join(filter(None, texts))
     return chat_parts
 
 

@@ -11,17 +11,19 @@ from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.events import new_id
 from emulator.core.part_cache import PartCache, PartLookup
 from emulator.core.protocol import validated
-from emulator.fronts.responses import hosted_items, tool_items
+from emulator.fronts.responses import hosted_items, tool_items, wire
 from emulator.fronts.responses.item_types import (
     ITEMS,
     PARTS,
     CallItem,
     CallOutputItem,
+    FilePart,
     ImagePart,
     Item,
     Part,
     ReasoningItem,
 )
+from emulator.interpreter.attachments import decode_file
 
 Json: TypeAlias = dict[str, Any]
 
@@ -112,9 +114,8 @@ def _normalized(value: Any, place: str) -> Json:
         item["type"] = kind = "message"
     elif kind is None and set(item) == {"id"}:
         item["type"] = kind = "item_reference"
-    if not isinstance(kind, str) or not (kind in ITEMS or kind in _OTHERS):
-        known = ", ".join(ITEMS)
-        known += " and items of hosted tools"
+    if not isinstance(kind, str) or kind not in wire.ITEMS:
+        known = f"{', '.join(ITEMS)} and items of hosted tools"
         raise unsupported_type(kind, f"{place}.type", known, "unsupported_item")
     if kind == "item_reference":
         return item
@@ -188,13 +189,18 @@ def _parts(value: Any, place: str) -> tuple[Part, ...]:
 
 def _part(value: Any, place: str) -> Part:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in PARTS:
-        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
+    if not isinstance(kind, str) or kind not in wire.PARTS:
+        raise unsupported_type(kind, f"{place}.type", ", ".join(wire.PARTS))
     for name, instead in _UNFETCHABLE.get(kind, {}).items():
         if value.get(name) and not value.get(instead):
             message = f"{place}.{name} is not supported; send {instead} with the content."
             raise BadRequest(message, param=f"{place}.{name}")
     part = validated(PARTS[kind], value, place)
+    if isinstance(part, FilePart) and not part.file_id:
+        if part.file_data is None:
+            message = f"{place}.file_data is missing: a file has file_data or a file_id."
+            raise BadRequest(message, param=f"{place}.file_data")
+        decode_file(part.file_data, f"{place}.file_data")
     if isinstance(part, ImagePart) and not (part.image_url or part.file_id):
         message = f"{place}.image_url is missing: an image has an image_url or a file_id."
         raise BadRequest(message, param=f"{place}.image_url")

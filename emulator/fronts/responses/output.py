@@ -65,17 +65,20 @@ class MessageItemWriter(ItemWriter):
     def __init__(self, index: int, key: str) -> None:
         item = {"id": key, "type": "message", "role": "assistant"}
         super().__init__(index, {**item, "status": "in_progress", "content": []})
+        self._logprobs: list[Json] = []
 
     def start(self) -> Events:
         yield from super().start()
         yield self._event("content_part.added", content_index=0, part=_output_text(""))
 
-    def feed(self, text: str) -> Events:
+    def feed(self, text: str, logprobs: Sequence[Json] = ()) -> Events:
         self._texts.append(text)
-        yield self._event("output_text.delta", content_index=0, delta=text, logprobs=[])
+        self._logprobs += map(_logprob, logprobs)
+        event = self._event("output_text.delta", content_index=0, delta=text)
+        yield {**event, "logprobs": [*map(_logprob, logprobs)]}
 
     def close(self, status: str, annotations: Sequence[Json]) -> Events:
-        text = self.text
+        text, logprobs = self.text, self._logprobs
         # Before the end of the text, as OpenAI sends them: PydanticAI reads them there.
         for n, annotation in enumerate(annotations):
             yield self._event(
@@ -84,14 +87,26 @@ class MessageItemWriter(ItemWriter):
                 annotation_index=n,
                 annotation=annotation,
             )
-        yield self._event("output_text.done", content_index=0, text=text, logprobs=[])
-        part = _output_text(text, annotations)
+        yield self._event("output_text.done", content_index=0, text=text, logprobs=logprobs)
+        part = _output_text(text, annotations, logprobs)
         yield self._event("content_part.done", content_index=0, part=part)
         yield self._done(status=status, content=[part])
 
 
-def _output_text(text: str, annotations: Sequence[Json] = ()) -> Json:
-    return {"type": "output_text", "text": text, "annotations": [*annotations], "logprobs": []}
+def _output_text(
+    text: str, annotations: Sequence[Json] = (), logprobs: Sequence[Json] = ()
+) -> Json:
+    part = {"type": "output_text", "text": text, "annotations": [*annotations]}
+    return {**part, "logprobs": [*logprobs]}
+
+
+def _logprob(token: Json) -> Json:
+    """The log probability of a token and of its alternatives, which some servers send without bytes."""
+    whole = {"token": token["token"], "logprob": token["logprob"]}
+    whole["bytes"] = token.get("bytes") or [*token["token"].encode(errors="replace")]
+    if alternatives := token.get("top_logprobs"):
+        return {**whole, "top_logprobs": [*map(_logprob, alternatives)]}
+    return {**whole, "top_logprobs": []}
 
 
 class RefusalItemWriter(ItemWriter):
@@ -105,7 +120,7 @@ class RefusalItemWriter(ItemWriter):
         yield from super().start()
         yield self._event("content_part.added", content_index=0, part=_refusal(""))
 
-    def feed(self, text: str) -> Events:
+    def feed(self, text: str, _logprobs: Sequence[Json] = ()) -> Events:
         self._texts.append(text)
         yield self._event("refusal.delta", content_index=0, delta=text)
 

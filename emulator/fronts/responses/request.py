@@ -22,6 +22,7 @@ from emulator.fronts.responses.tools import CLIENT_TOOLS, check_has_type
 from emulator.fronts.responses.wire import FIELDS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
+LOGPROBS = "message.output_text.logprobs"
 
 
 class TextFormat(Lenient):
@@ -40,6 +41,10 @@ class TextOptions(Lenient):
 class ReasoningOptions(Lenient):
     effort: str | None = None
     summary: str | None = None
+
+
+class CacheOptions(Lenient):
+    prewarm: bool = False
 
 
 class ContextManagement(Lenient):
@@ -100,7 +105,12 @@ class ResponseRequest(BaseModel):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: CacheOptions | None = None
+
+    @property
+    def prewarms(self) -> bool:
+        """The prompt is read, and nothing is answered."""
+        return bool(self.prompt_cache_options and self.prompt_cache_options.prewarm)
 
 
 def parse_request(

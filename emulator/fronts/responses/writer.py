@@ -76,6 +76,7 @@ from emulator.fronts.responses.output import (
 from emulator.fronts.responses.program_output import ProgramWriter
 from emulator.fronts.responses.tools import CallForm, container_shell, found_tools, to_chat_tools
 from emulator.upstream.failures import CONTEXT_CODE
+from emulator.upstream.usage_counter import total_usage
 
 Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = (
@@ -131,6 +132,7 @@ class ResponseWriter:
         self._is_waiting = False
         """For the next answer event; all events so far have been written."""
         self._items = 0
+        self._summary_usage = Usage()
         """The number of items that were added, finished or not."""
         self._finished_items: dict[int, Json] = {}
         """Output index -> item."""
@@ -245,12 +247,14 @@ class ResponseWriter:
         if not isinstance(self._open, writer):
             yield from self._start(lambda n: writer(n, self._id("msg_")))
             text = self._separated(text)
-        yield from self._open_as(writer).feed(text)
+        logprobs = event.logprobs if isinstance(event, ContentDelta) else ()
+        yield from self._open_as(writer).feed(text, logprobs)
 
     def _whole_item(
         self, event: ProgramStarted | ProgramFinished | Summary
     ) -> ProgramWriter | CompactionWriter:
         if isinstance(event, Summary):
+            self._summary_usage = event.usage
             return CompactionWriter(self._items, self._id("cmp_"), event.text)
         return ProgramWriter(self._items, event)
 
@@ -372,7 +376,7 @@ class ResponseWriter:
             "completed_at": None if incomplete else int(self._now()),
             "incomplete_details": {"reason": incomplete} if incomplete else None,
             "output": self._output(),
-            "usage": usage_json(usage),
+            "usage": usage_json(total_usage([self._summary_usage, usage])),
         }
         return {"type": f"response.{status}", "response": response}
 

@@ -50,9 +50,7 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
         count_request = parsed(CountRequest)
-        return json_reply(
-            {"input_tokens": count_tokens(pipeline, count_request, client(), _betas())}
-        )
+        return json_reply(count_tokens(pipeline, count_request, client(), _betas()))
 
 
 def _betas() -> str:

@@ -337,8 +337,8 @@ def test_the_betas_without_effect_are_named(
         ("", None),
         ("claude-code-20250219,mcp-client-2025-11-20, structured-outputs-2025-11-13", None),
         ("context-1m-2025-08-07,interleaved-thinking-2025-05-14", "context-1m-2025-08-07"),
-        ("compact-2026-01-12, fast-mode-2026-02-01", "compact-2026-01-12, fast-mode-2026-02-01"),
-        ("compact-2026-09-04,compact-2026-01-12,compact-2026-01-12", "compact-2026-01-12"),
+        ("compact-2026-01-12, fast-mode-2026-02-01", "fast-mode-2026-02-01"),
+        ("compact-2026-09-04,speed-2026-01-12,speed-2026-01-12", "speed-2026-01-12"),
         ("a b,<script>,x-2026-01-01", "x-2026-01-01"),
     ):
         upstream.reply("Hi.")

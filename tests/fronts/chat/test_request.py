@@ -447,7 +447,7 @@ def test_messages_are_made_plain_for_plain_upstreams(
     plain, untouched = (request["messages"] for request in upstream.requests)
     assert plain == [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "name": "Ada", "content": "One.\nTwo."},
+        {"role": "user", "name": "Ada", "content": "One.\n\nTwo."},
         sent[2],
     ]
     assert untouched == sent

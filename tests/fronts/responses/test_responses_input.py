@@ -110,7 +110,7 @@ OTHER = "call_" + "1" * 20 + "0000"
                     ],
                 }
             ],
-            [{"role": "assistant", "content": "I won't."}],
+            [{"role": "assistant", "content": "I \n\nwon't."}],
             id="an output sent back",
         ),
         pytest.param(

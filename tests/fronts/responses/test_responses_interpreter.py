@@ -346,8 +346,8 @@ def test_a_file_in_the_input_is_written_out_for_a_model_that_runs_no_code(
     ("part", "status", "param"),
     [
         ({"file_id": "file-0"}, 404, "file_id"),
-        ({"file_data": "data:text/csv;base64,?"}, 400, "file_data"),
-        ({}, 400, "file_data"),
+        ({"file_data": "data:text/csv;base64,?"}, 400, "input[0].content[0].file_data"),
+        ({}, 400, "input[0].content[0].file_data"),
         ({"file_data": "MSwy", "filename": "../a"}, 400, "filename"),
     ],
 )
@@ -360,7 +360,7 @@ def test_an_unusable_input_file_is_refused(proxy: str, part: Json, status: int, 
 @pytest.mark.parametrize(
     ("container", "status", "param"),
     [
-        ("cntr_0", 404, "container_id"),
+        ("cntr_0", 404, "tools[0].container"),
         ({"type": "what"}, 400, "tools[0].container"),
         ({"type": "auto", "file_ids": ["file-0"]}, 404, "file_id"),
         ({"type": "auto", "memory_limit": "64g"}, 400, "memory_limit"),

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.conftest import StartProxy
 from tests.support.openai_wire import NEVER_FORWARDED, example, recorded_requests
 from tests.support.responses_client import (
     ask,
@@ -22,7 +23,7 @@ from tests.support.responses_client import (
     without_ids,
 )
 from tests.support.responses_tools import FORM, GET_WEATHER, LONDON, SHELL, Json
-from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.scripted import DONE, Reply, ScriptedUpstream, sse
 
 # Fields of the Responses API that no chat model knows.
 NOT_CHATS = {
@@ -291,3 +292,52 @@ def test_a_response_echoes_the_fields_of_its_request(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+TOKENS: list[Json] = [
+    {"token": "Hel", "logprob": -0.5, "top_logprobs": [{"token": "Hi", "logprob": -1.0}]},
+    {"token": "lo.", "logprob": -0.25, "bytes": [108, 111, 46]},
+]
+LOGPROBS = "message.output_text.logprobs"
+
+
+@pytest.mark.parametrize("tools", [None, "native", "emulate"])
+@pytest.mark.parametrize("include", [[LOGPROBS], None])
+def test_log_probabilities_pass_where_the_answer_does(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tools: str | None, include: Any
+) -> None:
+    """`include` and `top_logprobs` had no effect."""
+    chunks = [
+        {
+            "delta": {"role": "assistant", "content": "<think>No</think>"},
+            "logprobs": {"content": TOKENS[:1]},
+        },
+        {"delta": {"content": "Hel"}, "logprobs": {"content": TOKENS[:1]}},
+        {"delta": {"content": "lo."}, "logprobs": {"content": TOKENS[1:]}, "finish_reason": "stop"},
+    ]
+    frames = [sse({"choices": [{"index": 0, **one}]}) for one in chunks[bool(tools) :]]
+    upstream.default = Reply(frames=[*frames, DONE])
+    url = start_proxy(tools=tools or "emulate")
+    body: Json = {"model": "m", "input": "Hi", "include": include, "top_logprobs": 1}
+    if tools:
+        body["tools"] = [GET_WEATHER]
+    response = ask(url, body)
+    events = ask_stream(url, body)
+    passes = bool(include) and tools != "emulate"
+    sent = upstream.requests[-1]
+    assert (sent.get("logprobs"), sent.get("top_logprobs")) == (
+        (True, 1) if passes else (None, None)
+    )
+    if not include:
+        return
+    [part] = response["output"][-1]["content"]
+    deltas = [
+        one for e in events if e["type"].endswith("output_text.delta") for one in e["logprobs"]
+    ]
+    done = next(event["logprobs"] for event in events if event["type"].endswith("output_text.done"))
+    found = [(one["token"], one["logprob"], one["bytes"]) for one in part["logprobs"]]
+    expected = [("Hel", -0.5, [72, 101, 108]), ("lo.", -0.25, [108, 111, 46])]
+    assert found == (expected if passes else [])
+    assert part["logprobs"] == deltas == done
+    if passes:
+        assert deltas[0]["top_logprobs"][0]["token"] == "Hi"

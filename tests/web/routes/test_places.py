@@ -97,3 +97,75 @@ def test_an_error_names_the_place_of_a_value_of_a_wrong_type(
             elsewhere.append((place, error["message"]))
     assert not elsewhere
     assert refused > 40
+
+
+NOT_BASE64 = "data:application/pdf;base64,!!"
+INTERPRETER = {"type": "code_interpreter", "container": "cntr_unknown"}
+ANTHROPICS = {"type": "code_execution_20250825", "name": "code_execution"}
+FUNCTION = {"name": "f", "parameters": {"type": "object"}}
+SPACE = {"type": "namespace", "name": "s", "description": "", "tools": []}
+HELLO = [{"role": "user", "content": "Hello."}]
+
+
+def with_part(part: Any) -> list[Any]:
+    return [*HELLO, {"role": "user", "content": [{"type": "text", "text": "Read."}, part]}]
+
+
+FILES_AND_CONTAINERS: dict[str, tuple[str, Any, int, str]] = {
+    "a chat's file": (
+        PATHS[0],
+        {
+            "messages": with_part({"type": "file", "file": {"file_data": NOT_BASE64}}),
+            "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}],
+        },
+        *(400, "messages[1].content[1].file.file_data"),
+    ),
+    "a response's file": (
+        PATHS[1],
+        {"input": with_part({"type": "input_file", "file_data": NOT_BASE64})},
+        *(400, "input[1].content[1].file_data"),
+    ),
+    "a message's file": (
+        PATHS[2],
+        {
+            "messages": with_part(
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "!!"},
+                }
+            )
+        },
+        *(400, "messages.1.content.1.source.data"),
+    ),
+    "a chat's container": (
+        PATHS[0],
+        {"messages": HELLO, "tools": [{"type": "function", "function": FUNCTION}, INTERPRETER]},
+        *(404, "tools[1].container"),
+    ),
+    "a response's container": (
+        PATHS[1],
+        {"input": HELLO, "tools": [SPACE, INTERPRETER]},
+        *(404, "tools[1].container"),
+    ),
+    "a message's container": (
+        PATHS[2],
+        {"messages": HELLO, "tools": [ANTHROPICS], "container": "cntr_unknown"},
+        *(404, "container: "),
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("case", FILES_AND_CONTAINERS)
+def test_an_error_of_a_file_or_a_container_names_its_place(
+    proxy: str, upstream: ScriptedUpstream, case: str, stream: bool
+) -> None:
+    """It named a field (`file_data`, `container_id`), of whichever message or tool."""
+    path, body, status, place = FILES_AND_CONTAINERS[case]
+    answered, _, data = fetch(
+        proxy + path, {"model": "m", "max_tokens": 9, "stream": stream, **body}
+    )
+    error = json.loads(data)["error"]
+    assert answered == status, error
+    assert place in (error.get("param") or error["message"])
+    assert upstream.requests == []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 import simple_websocket
+from openai.resources.responses.responses import ResponsesConnection
 
 from tests.support.processes import Process, members, proxy, wait_until
 from tests.support.raw_http import connect, read_page, read_until, send
@@ -20,6 +22,7 @@ from tests.support.responses_tools import GET_WEATHER
 from tests.support.scripted import Reply, ScriptedUpstream
 
 CALL = '```tool_code\nget_weather(location="Oslo")\n```'
+LAST = ("response.completed", "response.failed", "response.incomplete", "error")
 Open = Callable[..., simple_websocket.Client]
 
 
@@ -58,13 +61,17 @@ def _close(client: simple_websocket.Client) -> None:
         client.close()
 
 
-def ask(client: simple_websocket.Client, **fields: Any) -> list[dict[str, Any]]:
+def ask(
+    client: simple_websocket.Client, *, until: Collection[str] = LAST, **fields: Any
+) -> list[dict[str, Any]]:
     """The events of one answer, to its last or an error."""
     client.send(json.dumps({"type": "response.create", "model": "m", **fields}))
+    return receive_until(client, until)
+
+
+def receive_until(client: simple_websocket.Client, last: Collection[str]) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    while not events or events[-1]["type"] not in (
-        *("response.completed", "response.failed", "response.incomplete", "error"),
-    ):
+    while not events or events[-1]["type"] not in last:
         received = client.receive(timeout=10)
         assert received is not None, events
         events.append(json.loads(received))
@@ -133,6 +140,7 @@ def test_stored_and_unstored_responses_continue_each_other(
 WRONG: dict[str, tuple[Any, int, str]] = {
     "no JSON": ("{", 400, "not valid JSON"),
     "no object": ("[1]", 400, "must be a JSON object"),
+    "no words": ('{"type": "response.steer", "previous_response_id": "resp_x"}', 400, "input"),
     "another type": ('{"type": "response.cancel"}', 400, "response.create"),
     "no model": ('{"type": "response.create", "input": "Hi"}', 400, "model"),
     "another's response": (
@@ -145,6 +153,127 @@ WRONG: dict[str, tuple[Any, int, str]] = {
         "tools",
     ),
 }
+
+
+@pytest.fixture
+def connected(server: tuple[ScriptedUpstream, Process, str]) -> Iterator[ResponsesConnection]:
+    client = openai.OpenAI(base_url=f"{server[2]}/v1", api_key="k", max_retries=0)
+    with client, client.responses.connect() as connection:
+        yield connection
+
+
+def receive_lanes(connection: ResponsesConnection, number: int) -> dict[str, list[Any]]:
+    """The events by lane until ``number`` answers have ended, the lane without a name under ""."""
+    lanes: dict[str, list[Any]] = {}
+    while sum(events[-1].type in LAST for events in lanes.values()) < number:
+        event = connection.recv()
+        lanes.setdefault(event.stream_id or "", []).append(event)
+    return lanes
+
+
+def test_lanes_answer_at_the_same_time_and_their_events_have_their_name(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    """Lanes were answered one after the other, their events had no `stream_id`, and it reached the server."""
+    scripted.default = Reply(chunks=["word ", "x"], fault="silent", after=1)
+    for name in ("a", "b", "\u00e9 " * 32):
+        connected.response.create(model="m", input=f"{name}?", stream_id=name)
+    connected.response.create(model="m", input="None?")
+    begun: dict[str, str] = {}
+    while len(begun) < 4:
+        event = connected.recv()
+        if event.type == "response.output_text.delta":
+            begun[event.stream_id or ""] = event.delta
+    assert begun.keys() == {"a", "b", "\u00e9 " * 32, ""}
+    assert all("stream_id" not in request for request in scripted.requests)
+
+
+def test_creates_of_a_lane_are_answered_in_order(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    scripted.reply(*(Reply(f"{n}.", chunks=1, delay=0.02) for n in range(6)))
+    for n in range(6):
+        connected.response.create(model="m", input=f"{n}?", stream_id="a")
+    events = [connected.recv()]
+    while sum(event.type == "response.completed" for event in events) < 6:
+        events.append(connected.recv())
+    assert {event.stream_id for event in events} == {"a"}
+    responses = [event.response for event in events if event.type == "response.completed"]
+    assert [response.output_text for response in responses] == [f"{n}." for n in range(6)]
+    ids = [event.response.id for event in events if event.type == "response.created"]
+    assert ids == [response.id for response in responses]
+
+
+def test_a_lane_continues_what_another_lane_has_not_stored(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    scripted.reply("Ada.")
+    connected.response.create(model="m", input="Who?", stream_id="a", store=False)
+    key = receive_lanes(connected, 1)["a"][-1].response.id
+    scripted.default = "Again."
+    for name in ("a", "b", "c"):
+        fields: Any = {"previous_response_id": key, "stream_id": name, "store": False}
+        connected.response.create(model="m", input=f"{name}?", **fields)
+    assert receive_lanes(connected, 3).keys() == {"a", "b", "c"}
+    said = [[m["content"] for m in r["messages"]] for r in scripted.requests[1:]]
+    assert sorted(said) == [["Who?", "Ada.", f"{name}?"] for name in ("a", "b", "c")]
+
+
+def test_steering_fails_immediately_and_returns_the_words(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    """The error came after the answer had ended, without the words."""
+    scripted.reply(Reply(chunks=["word ", "x"], fault="silent", after=1))
+    connected.response.create(model="m", input="Hi", stream_id="a")
+    while (event := connected.recv()).type != "response.created":
+        pass
+    words = "Be brief."
+    for target, lane in ((event.response.id, "a"), ("resp_x", None)):
+        connected.response.steer(input=words, previous_response_id=target)
+        while (failed := connected.recv()).type != "response.steer.failed":
+            assert failed.type != "response.completed"
+        assert (failed.error.code, failed.stream_id) == ("steering_not_supported", lane)
+        assert failed.steer.to_dict() == {"input": words, "previous_response_id": target}
+
+
+def test_ten_thousand_lanes_are_eight_and_errors_with_their_names(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    scripted.default = Reply(chunks=["word ", "x"], fault="silent", after=1)
+
+    def create_many() -> None:
+        for n in range(10_000):
+            connected.response.create(model="m", input="Hi", stream_id=f"lane {n}")
+
+    refused: set[str | None] = set()
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(create_many)
+        while len(refused) < 9_992:
+            event: Any = connected.recv()
+            if event.type == "error":
+                assert (event.status, event.error.code) == (429, "too_many_lanes")
+                refused.add(event.stream_id)
+        sent.result()
+    assert refused == {f"lane {n}" for n in range(8, 10_000)}
+    assert len(scripted.requests) <= 8
+
+
+def test_a_lane_that_has_ended_leaves_its_place_to_the_next_one(
+    connected: ResponsesConnection, scripted: ScriptedUpstream
+) -> None:
+    scripted.default = "Hi."
+    for n in range(40):
+        for lane in range(8):
+            connected.response.create(model="m", input="Hi", stream_id=f"{n}.{lane}")
+        kinds = {events[-1].type for events in receive_lanes(connected, 8).values()}
+        assert kinds == {"response.completed"}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "\u202e", 7, ["a"]])
+def test_a_name_of_a_lane_has_printable_characters(opened: Open, name: object) -> None:
+    [event] = ask(opened(), input="Hi", stream_id=name)
+    assert (event["status"], event["error"]["param"]) == (400, "stream_id")
+    assert "stream_id" not in event
 
 
 def test_an_invalid_message_is_an_error_and_the_connection_stays_open(
@@ -236,14 +365,14 @@ def test_a_message_that_is_too_big_and_a_flood_close_the_connection(
 def test_keys_limits_and_origins_are_checked_as_over_http(
     upstream: ScriptedUpstream, opened: Open, tmp_path: Path
 ) -> None:
-    upstream.reply("One.", "Two.")
+    upstream.reply("One.", "Two.", Reply(chunks=["word ", "x"], delay=2))
     options = (
         "--database",
         ":memory:",
         "--client-keys",
         "ann",
         "--client-requests-per-minute",
-        "3",
+        "4",
     )
     options += ("--client-open-requests", "1")
     with proxy(upstream.base_url, tmp_path / "log", *options) as (process, url):
@@ -252,8 +381,16 @@ def test_keys_limits_and_origins_are_checked_as_over_http(
         client = opened(url, authorization="Bearer ann")
         assert ask(client, input="Hi")[-1]["type"] == "response.completed"
         assert ask(client, input="Hi")[-1]["type"] == "response.completed"
-        refused = ask(client, input="Hi")[-1]
-        assert (refused["type"], refused["status"]) == ("error", 429)
+        ask(client, input="Hi", stream_id="a", until=("response.output_text.delta",))
+        refused = [ask(client, input="Hi", stream_id="b")[-1]]
+        receive_until(client, LAST)
+        refused.append(ask(client, input="Hi", stream_id="c")[-1])
+        assert [(one["type"], one["status"], one["stream_id"]) for one in refused] == [
+            ("error", 429, "b"),
+            ("error", 429, "c"),
+        ]
+        codes = [one["error"]["code"] for one in refused]
+        assert codes == ["too_many_open_requests", "rate_limit_exceeded"]
         client.close()
         assert "request failed" not in process.output
 
