@@ -8,18 +8,16 @@ is a new conversation with a tool call, whose program is stored before the answe
 from __future__ import annotations
 
 import argparse
-import asyncio
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.support.postgres import postgres
-from tests.support.processes import free_port, proxy
+from tests.support.processes import proxy
 from tests.support.raw_http import send
+from tests.support.relay import delayed
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
@@ -49,11 +47,7 @@ def main() -> None:
         ScriptedUpstream(default=CALL) as upstream,
         tempfile.TemporaryDirectory() as folder,
     ):
-        database, port = server.database(), free_port()
-        address, name = database.rsplit("/", 1)
-        relay = _relay(port, int(address.rpartition(":")[2]), delay)
-        threading.Thread(target=asyncio.run, args=(relay,), daemon=True).start()
-        late = f"{address.rpartition(':')[0]}:{port}/{name}"
+        late = delayed(server.database(), delay)
         with proxy(upstream.base_url, Path(folder) / "log", "--database", late) as (_, url):
             for what, (path, body) in REQUESTS.items():
                 alone = min(_seconds(url, path, body, 1) for _ in range(5))
@@ -70,39 +64,6 @@ def _seconds(url: str, path: str, body: Any, count: int) -> float:
         )
         assert set(statuses) == {200}
         return time.monotonic() - began
-
-
-async def _relay(port: int, target: int, delay: float) -> None:
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = await asyncio.open_connection("127.0.0.1", target)
-        await asyncio.gather(_pass_on(reader, server[1], delay), _pass_on(server[0], writer, delay))
-
-    listening = await asyncio.start_server(connected, "127.0.0.1", port)
-    await listening.serve_forever()
-
-
-async def _pass_on(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-    async def send_late() -> None:
-        data = b" "
-        while data:
-            at, data = await arrived.get()
-            await asyncio.sleep(max(0.0, at - loop.time()))
-            writer.write(data)
-        writer.close()
-
-    sending = asyncio.create_task(send_late())
-    data = b" "
-    while data:
-        data = b""
-        with suppress(OSError):
-            data = await reader.read(65536)
-        arrived.put_nowait((loop.time() + delay, data))
-    await sending
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 from emulator.database.leases import Leases
 
 log = structlog.get_logger()

@@ -8,17 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from emulator.core.errors import StoreUnavailable
+from emulator.database.availability import Availability, DatabaseFailed
 
 SECONDS = 1.0
 """The longest wait for a connection, or for another writer."""
-
-
-class DatabaseFailed(Exception):
-    """The database is unavailable, full or damaged. ``passes``: a retry may succeed."""
-
-    def __init__(self, reason: str, *, passes: bool = True) -> None:
-        super().__init__(reason)
-        self.passes = passes
 
 
 @contextmanager
@@ -81,6 +74,9 @@ class Database(ABC):
 
     is_shared = True
     """Other processes may have it open."""
+
+    def __init__(self) -> None:
+        self.availability = Availability()
 
     @abstractmethod
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:

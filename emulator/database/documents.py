@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 import structlog
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 
 log = structlog.get_logger()
 

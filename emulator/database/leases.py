@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from emulator.core.client_disconnect import has_disconnected
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 
 log = structlog.get_logger()
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emulator.database import acts, counters, documents, leases, slots
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 from emulator.database.postgres import Postgres
 from emulator.database.sqlite import MEMORY, SQLite
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
-from tests.support.postgres import Postgres
+from tests.support.postgres import OUTAGES, Postgres
 from tests.support.processes import Process, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until, send
@@ -269,6 +270,50 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
             wait_until(kept_again)
     finally:
         postgres_server.start()
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """What a backup does, from another process."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@pytest.mark.parametrize(
+    "outage", [*OUTAGES, None], ids=lambda outage: getattr(outage, "__name__", "sqlite")
+)
+def test_each_request_ends_while_the_database_does_not_answer_and_all_succeed_later(
+    upstream: ScriptedUpstream, postgres_server: Postgres, tmp_path: Path, outage: Any
+) -> None:
+    """A locked table or a stopped server let every request hang for as long as it lasted."""
+    upstream.default = "Hello."
+    place = postgres_server.database() if outage else str(tmp_path / "d.sqlite")
+    options = ("--database", place, "--client-requests-per-minute", "10000")
+    with ExitStack() as opened:
+        _, url = opened.enter_context(proxy(upstream.base_url, tmp_path / "log", *options))
+        opened.callback(postgres_server.start)
+        stored = send(f"{url}/v1/responses", {"model": "m", "input": "Hi"})[2]["id"]
+        talk = send(f"{url}/v1/conversations", {})[2]["id"]
+        item = {"type": "message", "role": "user", "content": "Hi"}
+        requests: dict[str, Any] = {
+            "/v1/chat/completions": {"model": "m", "messages": ASK, "tools": TOOLS},
+            "/v1/responses": {"model": "m", "input": "Hi"},
+            f"/v1/responses/{stored}": None,
+            f"/v1/conversations/{talk}/items": {"items": [item]},
+            "/v1/containers": {"name": "c"},
+        }
+
+        def ask(request: tuple[str, Any]) -> tuple[int, Any, Any]:
+            return send(f"{url}{request[0]}", request[1])
+
+        during = outage(postgres_server, place) if outage else writing(tmp_path / "d.sqlite")
+        with during, ThreadPoolExecutor(20) as clients:
+            for status, headers, answer in clients.map(ask, [*requests.items()] * 8):
+                assert status in (200, 503), answer
+                assert status == 200 or headers["retry-after"] == "1"
+        for request in requests.items():
+            wait_until(lambda request=request: ask(request)[0] == 200)
 
 
 @needs_bubblewrap
