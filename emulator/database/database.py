@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from emulator.core.errors import StoreUnavailable
@@ -75,8 +75,18 @@ class Database(ABC):
     is_shared = True
     """Other processes may have it open."""
 
+    has_tables = False
+    """Another process has made the tables."""
+
     def __init__(self) -> None:
         self.availability = Availability()
+
+    def has_answered(self) -> bool:
+        """Return True if a statement of this process has ever succeeded; without one, try one."""
+        if not self.availability.has_answered:
+            with suppress(DatabaseFailed):
+                self.one("SELECT value FROM facts")
+        return self.availability.has_answered
 
     @abstractmethod
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:
@@ -95,6 +105,8 @@ class Database(ABC):
 
     def make_tables(self, *statements: str) -> None:
         """One process at a time: PostgreSQL refuses to make a table that another one is making."""
+        if self.has_tables:
+            return
         with self.transaction("tables") as rows:
             for statement in statements:
                 rows.run(statement)

@@ -31,7 +31,6 @@ _RESERVED_BYTES = 512 * 1024
 
 class SQLite(Database):
     def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
-        """Raises `DatabaseFailed`."""
         super().__init__()
         self.is_shared = path != MEMORY
         self.path = path
@@ -41,16 +40,19 @@ class SQLite(Database):
         # A second connection to memory would be another database.
         most = _CONNECTIONS if self.is_shared else 1
         self._pool = Pool(self._connect, most)
+
+    def make_file(self) -> None:
+        """Raises `DatabaseFailed`."""
         try:
             if self.is_shared:
                 # It has conversations, which other users of the machine must not read.
                 # SQLite gives its -wal and -shm files the mode of this file.
-                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                Path(path).touch(mode=0o600)
+                Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(self.path).touch(mode=0o600)
                 self._reserve()
             self.execute("PRAGMA journal_mode=WAL", {}, writes=True)
         except OSError as error:
-            raise DatabaseFailed(f"{path}: {error}", passes=False) from error
+            raise DatabaseFailed(f"{self.path}: {error}", passes=False) from error
 
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:
         with self._connection(writes=writes) as connection:

@@ -30,7 +30,8 @@ class Watchdog:
         self._lock = threading.Lock()
         self._deadlines: dict[_Connection, float] = {}
         self._closed = threading.Event()
-        threading.Thread(target=self._run, name="watchdog", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
 
     @contextmanager
     def watching(self, connection: _Connection) -> Iterator[None]:
@@ -45,6 +46,7 @@ class Watchdog:
 
     def close(self) -> None:
         self._closed.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._closed.wait(_LOOK_SECONDS):

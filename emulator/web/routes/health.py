@@ -9,6 +9,7 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator.core import metrics
+from emulator.database import Database
 from emulator.settings.settings import Settings
 from emulator.upstream.reachability import Reachability
 from emulator.web.middleware.authorization import is_operators, presented_key
@@ -22,6 +23,7 @@ def add_routes(
     programs: ProgramServer,
     reachability: Reachability,
     kernels: KernelCounts,
+    database: Database,
     settings: Settings,
 ) -> None:
     @app.get("/healthz")
@@ -30,6 +32,8 @@ def add_routes(
 
     @app.get("/readyz")
     def readyz() -> Response:
+        if not database.has_answered():
+            return json_reply({"status": "the database has not answered yet"}, 503)
         problems = reachability.problems()
         if problems and not reachability.can_serve(problems):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)
