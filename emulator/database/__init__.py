@@ -1,6 +1,7 @@
 """The database: rows that outlive a request, and state that all processes of a proxy share.
 
     documents     values of one type under keys, which expire: responses, programs, the history
+    tidying       removes expired documents, and the oldest ones of a kind above its budget
     acts          what waits for a decision: the first one counts, and is taken before anything is done
     leases        a limited number of holders of a name; a holder that dies loses its lease
     slots         the same, of holders that outlive their process

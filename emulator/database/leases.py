@@ -32,6 +32,11 @@ TABLES = (
     ),
     "CREATE INDEX IF NOT EXISTS leases_process ON leases (process)",
 )
+_CLAIM = (
+    "INSERT INTO leases (name, holder, process, until) VALUES (:name, '', :process, :until) "
+    "ON CONFLICT (name, holder) DO UPDATE SET process = excluded.process, until = excluded.until "
+    "WHERE leases.until < :now OR leases.process = excluded.process"
+)
 _RENEW_SECONDS = 2.5
 _POLL_SECONDS = (0.005, 0.1)
 """First and longest pause between two attempts."""
@@ -57,6 +62,15 @@ class Lease:
     def release(self) -> None:
         """Callable twice. If the database fails, the lease expires."""
         self._leases.release(self)
+
+
+def claim(database: Database, name: str, process: str, seconds: float) -> bool:
+    """Return True if ``process`` now has the only lease of ``name``, which ends after ``seconds``.
+
+    It may claim it again to keep it. Raises `DatabaseFailed`.
+    """
+    now = database.now()
+    return bool(database.run(_CLAIM, name=name, process=process, now=now, until=now + seconds))
 
 
 class Leases:
