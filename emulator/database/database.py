@@ -75,6 +75,8 @@ class Database(ABC):
     is_shared = True
     """Other processes may have it open."""
 
+    clock = ":now"
+    """SQL for the Unix time that all processes share; the value ``now`` must be given, too."""
     has_tables = False
     """Another process has made the tables."""
 

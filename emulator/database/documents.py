@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
+from emulator.database.availability import DatabaseFailed
 from emulator.database.database import Database
-from emulator.database.tidying import Tidying
+from emulator.database.tidying import Removal, Tidying
 
 log = structlog.get_logger()
 
@@ -46,6 +48,13 @@ _REPLACE = (
     "UPDATE documents SET value = :value, bytes = :bytes, stored = :now, expires = :until "
     "WHERE kind = :kind AND key = :key AND value = :old"
 )
+_EXPIRED = "SELECT key FROM documents WHERE kind = :kind AND expires < :now"
+_OLDEST = (
+    "SELECT key FROM (SELECT key, sum(bytes) OVER (ORDER BY stored DESC, key) AS total "
+    "FROM documents WHERE kind = :kind) AS sizes WHERE total > :most"
+)
+# Not if it was replaced since. "+": by the key, not by the index of `stored`, which has all of them.
+_REMOVE = "DELETE FROM documents WHERE kind = :kind AND +stored <= :now AND key IN ({keys})"
 _MAX_KEYS = 10_000
 """In a statement: SQLite takes 32,766 values."""
 _ONE: Any = tuple  # mypy wants the type of its items
@@ -72,7 +81,14 @@ class Documents(Generic[T]):
         self._adapter: TypeAdapter[tuple[T]] | None = None
         if type_ is not bytes:
             self._adapter = TypeAdapter(_ONE[type_], config=_BYTES)
-        self._tidying = Tidying(database, kind, max_bytes)
+        values = {"kind": kind}
+        self._tidying = Tidying(
+            database,
+            f"documents {kind}",
+            Removal(_EXPIRED, _REMOVE, values),
+            Removal(_OLDEST, _REMOVE, values | {"most": max_bytes}),
+            due_bytes=max_bytes // 16,
+        )
 
     def get(self, key: str) -> T | None:
         return self.get_many([key]).get(key)
@@ -146,10 +162,15 @@ class Documents(Generic[T]):
                 rows.run(query, kind=self._kind, key=key)
 
     def dump(self, value: T) -> bytes:
+        """Raises `DatabaseFailed` if ``value`` is no JSON: a text may have half a surrogate pair."""
         if self._adapter is None:
             assert isinstance(value, bytes)
             return value
-        return self._adapter.dump_json((value,))
+        try:
+            return self._adapter.dump_json((value,))
+        except PydanticSerializationError as error:
+            problem = f"a document of kind {self._kind} cannot be written as JSON"
+            raise DatabaseFailed(problem, passes=False) from error
 
     def load(self, value: bytes) -> T | None:
         if self._adapter is None:

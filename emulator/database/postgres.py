@@ -56,6 +56,8 @@ _TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)")
 
 
 class Postgres(Database):
+    clock = "extract(epoch FROM clock_timestamp())::float8"
+
     def __init__(self, url: str, now: Callable[[], float] = time.time) -> None:
         """``url`` is a connection URI of libpq. Connects in the background. Raises `DatabaseFailed`."""
         try:

@@ -1,15 +1,18 @@
-"""Removes the documents of a kind that have expired, and the oldest ones above the kind's budget.
+"""Removes rows that are no longer needed: documents, leases and counts that have expired.
 
 No request waits for it: it runs in a thread of its own, once a minute and after many bytes, finds the
-documents by reading, and removes them in small batches, between which others write. One process does it at a
+rows by reading, and removes them in small batches, between which others write. One process does it at a
 time.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -26,29 +29,37 @@ _PAUSE_SECONDS = 0.05
 _FOUND = 10_000
 _SECONDS = 60.0
 _LEASE_SECONDS = 10.0
-_EXPIRED = "SELECT key FROM documents WHERE kind = :kind AND expires < :now LIMIT :found"
-_OLDEST = (
-    "SELECT key FROM (SELECT key, sum(bytes) OVER (ORDER BY stored DESC, key) AS total "
-    "FROM documents WHERE kind = :kind) AS sizes WHERE total > :most LIMIT :found"
-)
-# Not if it was replaced since. "+": by the key, not by the index of `stored`, which has all of them.
-_REMOVE = "DELETE FROM documents WHERE kind = :kind AND +stored <= :now AND key IN ({keys})"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Rows of one table that are no longer needed."""
+
+    find: str
+    """Selects the keys of some; ``:now`` is the time."""
+    remove: str
+    """Removes those of ``{keys}`` that are still not needed."""
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 class Tidying:
     """Safe to share between threads."""
 
-    def __init__(self, database: Database, kind: str, max_bytes: int) -> None:
+    def __init__(
+        self, database: Database, name: str, *removals: Removal, due_bytes: float = math.inf
+    ) -> None:
+        """``name`` is that of the lease; ``due_bytes``: it runs also after that many bytes."""
         self._database = database
-        self._kind = kind
-        self._max_bytes = max_bytes
+        self._name = name
+        self._removals = removals
+        self._due_bytes = due_bytes
         self._process = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._is_running = False
         self._written = 0
         self._tidied = -_SECONDS
 
-    def count(self, written: int) -> None:
+    def count(self, written: int = 0) -> None:
         """``written`` bytes were stored."""
         with self._lock:
             self._written += written
@@ -59,7 +70,7 @@ class Tidying:
 
     def _is_due(self) -> bool:
         is_late = self._database.now() - self._tidied > _SECONDS
-        return is_late or self._written > self._max_bytes // 16
+        return is_late or self._written > self._due_bytes
 
     def _run(self) -> None:
         while True:
@@ -71,28 +82,26 @@ class Tidying:
             try:
                 self._tidy()
             except DatabaseFailed as error:
-                log.warning("old documents were not removed", kind=self._kind, reason=str(error))
+                log.warning("old rows were not removed", rows=self._name, reason=str(error))
 
     def _tidy(self) -> None:
         """Raises `DatabaseFailed`."""
         now = self._database.now()
-        for query, values in ((_EXPIRED, {"now": now}), (_OLDEST, {"most": self._max_bytes})):
+        for removal in self._removals:
             changed = 1
             while changed and self._has_lease():
-                rows = self._database.all(query, kind=self._kind, found=_FOUND, **values)
-                keys = [key for (key,) in rows]
-                changed = sum(
-                    self._remove(keys[start : start + BATCH], now)
-                    for start in range(0, len(keys), BATCH)
-                )
+                find = f"{removal.find} LIMIT {_FOUND}"
+                keys = [key for (key,) in self._database.all(find, now=now, **removal.values)]
+                batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
+                changed = sum(self._remove(removal, batch, now) for batch in batches)
 
     def _has_lease(self) -> bool:
-        return claim(self._database, f"tidying {self._kind}", self._process, _LEASE_SECONDS)
+        return claim(self._database, f"tidying {self._name}", self._process, _LEASE_SECONDS)
 
-    def _remove(self, keys: list[str], now: float) -> int:
+    def _remove(self, removal: Removal, keys: list[str], now: float) -> int:
         time.sleep(_PAUSE_SECONDS)
         names = {f"k{n}": key for n, key in enumerate(keys)}
-        query = _REMOVE.format(keys=", ".join(f":{name}" for name in names))
-        with self._database.transaction(f"tidying {self._kind}") as rows:
+        query = removal.remove.format(keys=", ".join(f":{name}" for name in names))
+        with self._database.transaction(f"tidying {self._name}") as rows:
             rows.prepare_removal()
-            return rows.run(query, kind=self._kind, now=now, **names)
+            return rows.run(query, now=now, **names, **removal.values)

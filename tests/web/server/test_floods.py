@@ -286,7 +286,7 @@ def test_replicas_share_the_limits_and_count_alone_without_the_database(
     urls = [start_proxy(database=file, client_requests_per_minute=2) for _ in range(2)]
     assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
     with closing(sqlite3.connect(file)) as database:
-        database.execute("DROP TABLE hits")
+        database.execute("DROP TABLE rates")
     assert ask(urls[0])[0] == 200
 
 

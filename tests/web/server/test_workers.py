@@ -245,6 +245,6 @@ def test_a_worker_starts_while_the_database_is_away_and_the_other_ones_streams_c
             with one.only(fresh):
                 wait_until(lambda: send(f"{one.url}/readyz")[0] == 200)
                 wait_until(lambda: send(f"{one.url}/v1/conversations", {})[0] == 200)
-                made = send(f"{one.url}{stored}", {"model": "m", "input": "Hi"})[2]["id"]
+                created = send(f"{one.url}{stored}", {"model": "m", "input": "Hi"})[2]["id"]
             with one.only(first):
-                wait_until(lambda: send(f"{one.url}{stored}/{made}")[0] == 200)
+                wait_until(lambda: send(f"{one.url}{stored}/{created}")[0] == 200)
