@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
+from emulator.database import open_database
 from tests.support.places import needs_bubblewrap
 from tests.support.postgres import OUTAGES, Postgres
-from tests.support.processes import Process, proxy, wait_until
+from tests.support.processes import NEW_PROCESS, Process, free_port, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -272,6 +273,18 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
             wait_until(kept_again)
     finally:
         postgres_server.start()
+
+
+def test_a_proxy_whose_database_is_locked_does_not_start_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stored nothing for the whole run, because a backup had the lock for a second."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "tool-use-api-emulator" / "emulator.sqlite"
+    with closing(open_database(str(file))), writing(file):
+        process = Process([*NEW_PROCESS, "--port", str(free_port())], tmp_path / "log")
+        assert process.exit_code() == 1
+    assert "the proxy cannot start: the setting database: database is locked" in process.output
 
 
 @contextmanager
