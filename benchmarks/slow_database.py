@@ -2,29 +2,34 @@
 
 A relay in front of a real PostgreSQL delays every byte by half of the round trip. Printed are seconds: of one
 request alone (the best of five), and of 32 together until the last has its answer (three times). Each chat
-is a new conversation with a tool call, whose program is stored before the answer ends.
+is a new conversation with a tool call, whose program is stored before the answer ends. Then: plain chats per
+second of 32 clients for some seconds, without and with limits of a client.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.support.postgres import postgres
-from tests.support.processes import free_port, proxy
+from tests.support.processes import proxy
 from tests.support.raw_http import send
+from tests.support.relay import delayed
 from tests.support.scripted import ScriptedUpstream
 from tests.support.tools import GET_WEATHER
 
 CALL = '```tool_code\nget_weather(location="Oslo")\n```'
 AT_ONCE = 32
+_SECONDS = 5.0
+_LIMITS = (
+    "--client-requests-per-minute 1000000",
+    "--client-open-requests 1000",
+    "--client-requests-per-minute 1000000 --client-open-requests 1000",
+)
 _FUNCTION = {"type": "function", **GET_WEATHER["function"]}
 REQUESTS: dict[str, tuple[str, Any]] = {
     "a plain chat": ("chat/completions", lambda text: {"messages": _user(text)}),
@@ -49,16 +54,35 @@ def main() -> None:
         ScriptedUpstream(default=CALL) as upstream,
         tempfile.TemporaryDirectory() as folder,
     ):
-        database, port = server.database(), free_port()
-        address, name = database.rsplit("/", 1)
-        relay = _relay(port, int(address.rpartition(":")[2]), delay)
-        threading.Thread(target=asyncio.run, args=(relay,), daemon=True).start()
-        late = f"{address.rpartition(':')[0]}:{port}/{name}"
+        late = delayed(server.database(), delay)
         with proxy(upstream.base_url, Path(folder) / "log", "--database", late) as (_, url):
+            print(f"without limits: {_per_second(url):.0f} plain chats per second")
             for what, (path, body) in REQUESTS.items():
                 alone = min(_seconds(url, path, body, 1) for _ in range(5))
                 together = [_seconds(url, path, body, AT_ONCE) for _ in range(3)]
                 print(f"{what}: {alone:.3f}; {AT_ONCE}:", *(f"{one:.3f}" for one in together))
+        for limits in _LIMITS:
+            options = ("--database", late, *limits.split())
+            with proxy(upstream.base_url, Path(folder) / "log", *options) as (_, url):
+                _per_second(url)  # connections are made
+                print(f"{limits}: {_per_second(url):.0f} plain chats per second")
+
+
+def _per_second(url: str) -> float:
+    """Plain chats of `AT_ONCE` clients for `_SECONDS`."""
+    path, body = REQUESTS["a plain chat"]
+    until = time.monotonic() + _SECONDS
+
+    def ask(_: int) -> int:
+        count = 0
+        while time.monotonic() < until:
+            status = send(f"{url}/v1/{path}", {"model": "m", **body("Hi")})[0]
+            assert status == 200
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return sum(pool.map(ask, range(AT_ONCE))) / _SECONDS
 
 
 def _seconds(url: str, path: str, body: Any, count: int) -> float:
@@ -70,39 +94,6 @@ def _seconds(url: str, path: str, body: Any, count: int) -> float:
         )
         assert set(statuses) == {200}
         return time.monotonic() - began
-
-
-async def _relay(port: int, target: int, delay: float) -> None:
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = await asyncio.open_connection("127.0.0.1", target)
-        await asyncio.gather(_pass_on(reader, server[1], delay), _pass_on(server[0], writer, delay))
-
-    listening = await asyncio.start_server(connected, "127.0.0.1", port)
-    await listening.serve_forever()
-
-
-async def _pass_on(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-    async def send_late() -> None:
-        data = b" "
-        while data:
-            at, data = await arrived.get()
-            await asyncio.sleep(max(0.0, at - loop.time()))
-            writer.write(data)
-        writer.close()
-
-    sending = asyncio.create_task(send_late())
-    data = b" "
-    while data:
-        data = b""
-        with suppress(OSError):
-            data = await reader.read(65536)
-        arrived.put_nowait((loop.time() + delay, data))
-    await sending
 
 
 if __name__ == "__main__":

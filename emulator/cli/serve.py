@@ -22,6 +22,7 @@ from emulator.cli.interrupts import close_on_signals
 from emulator.core import logs
 from emulator.core.client_keys import InvalidClientKeys
 from emulator.core.client_keys import read as read_keys
+from emulator.core.errors import EmulatorError
 from emulator.settings.configuration import Configuration
 from emulator.settings.settings import Settings
 from emulator.web.server.listening import CannotListen, listen
@@ -29,6 +30,7 @@ from emulator.web.server.listening import CannotListen, listen
 if TYPE_CHECKING:
     from flask import Flask
 
+    from emulator.storage.stores import PreparedStores
     from emulator.web.services import Services
 
 log = structlog.get_logger()
@@ -70,6 +72,8 @@ def serve(configuration: Configuration) -> None:
         if settings.local_model:
             settings = _with_local_model(settings, cleanup)
 
+        prepared = _prepare_stores(settings, folder)
+
         def on_ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
                 log.info("a worker serves", pid=os.getpid())
@@ -89,7 +93,7 @@ def serve(configuration: Configuration) -> None:
         def make_app() -> Flask:
             from emulator.web.app import create_app
 
-            return create_app(settings, run_folder=folder)
+            return create_app(settings, run_folder=folder, prepared=prepared)
 
         if settings.workers > 1:
             # Several workers share the imported modules. A single worker imports them itself, so that the
@@ -166,6 +170,15 @@ def _prefill_opening(settings: Settings) -> None:
     threading.Thread(
         target=local_model.read_ahead, args=(settings.base_url, opening), daemon=True
     ).start()
+
+
+def _prepare_stores(settings: Settings, folder: Path | None) -> PreparedStores:
+    from emulator.storage.stores import prepare_stores
+
+    try:
+        return prepare_stores(settings, folder)
+    except (EmulatorError, OSError) as error:
+        raise CannotServe(f"the proxy cannot start: {error}", code=1) from error
 
 
 def _run_folder(settings: Settings, cleanup: ExitStack) -> Path | None:

@@ -193,6 +193,10 @@ class StoreUnavailable(EmulatorError):
 
     status = 503
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.headers = {"retry-after": "1", **self.headers}
+
 
 class ModelFailed(EmulatorError):
     """The model's answer was unusable, even after all repair attempts. The client is asked not to retry."""

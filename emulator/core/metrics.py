@@ -74,6 +74,10 @@ PROGRAM_RUNS = Counter(
     "program, or a limit)",
     ["outcome"],
 )
+LIMITS_ALONE = Counter(
+    "emulator_limits_alone",
+    "Limits of clients that this process counted in its own memory, because the database failed",
+)
 KERNELS = Gauge(
     "emulator_kernels",
     "Kernels of the interpreter: waiting, in_use, and the maximum in use",

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from emulator.core.errors import StoreUnavailable
+from emulator.database.availability import Availability, DatabaseFailed
 
 SECONDS = 1.0
 """The longest wait for a connection, or for another writer."""
-
-
-class DatabaseFailed(Exception):
-    """The database is unavailable, full or damaged. ``passes``: a retry may succeed."""
-
-    def __init__(self, reason: str, *, passes: bool = True) -> None:
-        super().__init__(reason)
-        self.passes = passes
 
 
 @contextmanager
@@ -82,6 +75,21 @@ class Database(ABC):
     is_shared = True
     """Other processes may have it open."""
 
+    clock = ":now"
+    """SQL for the Unix time that all processes share; the value ``now`` must be given, too."""
+    has_tables = False
+    """Another process has made the tables."""
+
+    def __init__(self) -> None:
+        self.availability = Availability()
+
+    def has_answered(self) -> bool:
+        """Return True if a statement of this process has ever succeeded; without one, try one."""
+        if not self.availability.has_answered:
+            with suppress(DatabaseFailed):
+                self.one("SELECT value FROM facts")
+        return self.availability.has_answered
+
     @abstractmethod
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:
         """Execute one statement by itself."""
@@ -99,6 +107,8 @@ class Database(ABC):
 
     def make_tables(self, *statements: str) -> None:
         """One process at a time: PostgreSQL refuses to make a table that another one is making."""
+        if self.has_tables:
+            return
         with self.transaction("tables") as rows:
             for statement in statements:
                 rows.run(statement)

@@ -3,20 +3,21 @@
 A stored value is validated as that type when it is read, and ignored if it is invalid: another program may
 have written it.
 
-Each kind of documents has its own budget, above which the oldest are removed. The process that writes removes
-them, and expired ones, once a minute and after many bytes.
+Each kind of documents has its own budget, above which `tidying` removes the oldest, and expired ones.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 import structlog
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
+from emulator.database.tidying import Removal, Tidying
 
 log = structlog.get_logger()
 
@@ -47,14 +48,15 @@ _REPLACE = (
     "UPDATE documents SET value = :value, bytes = :bytes, stored = :now, expires = :until "
     "WHERE kind = :kind AND key = :key AND value = :old"
 )
-_DROP_OLDEST = (
-    "DELETE FROM documents WHERE kind = :kind AND key IN (SELECT key FROM (SELECT key, sum(bytes) "
-    "OVER (ORDER BY stored DESC, key) AS total FROM documents WHERE kind = :kind) AS sizes "
-    "WHERE total > :most)"
+_EXPIRED = "SELECT key FROM documents WHERE kind = :kind AND expires < :now"
+_OLDEST = (
+    "SELECT key FROM (SELECT key, sum(bytes) OVER (ORDER BY stored DESC, key) AS total "
+    "FROM documents WHERE kind = :kind) AS sizes WHERE total > :most"
 )
+# Not if it was replaced since. "+": by the key, not by the index of `stored`, which has all of them.
+_REMOVE = "DELETE FROM documents WHERE kind = :kind AND +stored <= :now AND key IN ({keys})"
 _MAX_KEYS = 10_000
 """In a statement: SQLite takes 32,766 values."""
-_TIDY_SECONDS = 60.0
 _ONE: Any = tuple  # mypy wants the type of its items
 _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -75,14 +77,18 @@ class Documents(Generic[T]):
         self._database = database
         self._kind = kind
         self._seconds = seconds
-        self._max_bytes = max_bytes
         # In a tuple, since only then can a dataclass be given a configuration.
         self._adapter: TypeAdapter[tuple[T]] | None = None
         if type_ is not bytes:
             self._adapter = TypeAdapter(_ONE[type_], config=_BYTES)
-        self._lock = threading.Lock()
-        self._written = 0
-        self._tidied = -_TIDY_SECONDS
+        values = {"kind": kind}
+        self._tidying = Tidying(
+            database,
+            f"documents {kind}",
+            Removal(_EXPIRED, _REMOVE, values),
+            Removal(_OLDEST, _REMOVE, values | {"most": max_bytes}),
+            due_bytes=max_bytes // 16,
+        )
 
     def get(self, key: str) -> T | None:
         return self.get_many([key]).get(key)
@@ -116,7 +122,7 @@ class Documents(Generic[T]):
             bound |= {f"k{n}": key, f"v{n}": dumped, f"b{n}": len(dumped)}
             rows.append(f"(:kind, :k{n}, :v{n}, :b{n}, :now, :until)")
         self._database.run(_PUT.format(rows=", ".join(rows)), **bound)
-        self._tidy(now, size)
+        self._tidying.count(size)
 
     def change(
         self, key: str, change: Callable[[T | None], T], seconds: float | None = None
@@ -145,7 +151,7 @@ class Documents(Generic[T]):
             else:
                 changed = self._database.run(_REPLACE, **bound, old=row[0])
             if changed:
-                return self._tidy(now, len(value))
+                return self._tidying.count(len(value))
 
     def delete(self, keys: Collection[str]) -> None:
         """Remove those documents, if there are any."""
@@ -156,10 +162,15 @@ class Documents(Generic[T]):
                 rows.run(query, kind=self._kind, key=key)
 
     def dump(self, value: T) -> bytes:
+        """Raises `DatabaseFailed` if ``value`` is no JSON: a text may have half a surrogate pair."""
         if self._adapter is None:
             assert isinstance(value, bytes)
             return value
-        return self._adapter.dump_json((value,))
+        try:
+            return self._adapter.dump_json((value,))
+        except PydanticSerializationError as error:
+            problem = f"a document of kind {self._kind} cannot be written as JSON"
+            raise DatabaseFailed(problem, passes=False) from error
 
     def load(self, value: bytes) -> T | None:
         if self._adapter is None:
@@ -170,22 +181,6 @@ class Documents(Generic[T]):
             log.warning("invalid document", kind=self._kind, problems=error.error_count())
             return None
         return document
-
-    def _tidy(self, now: float, written: int) -> None:
-        with self._lock:
-            self._written += written
-            is_due = self._written > self._max_bytes // 16 or now - self._tidied > _TIDY_SECONDS
-            if not is_due:
-                return
-            self._written, self._tidied = 0, now
-        try:
-            with self._database.transaction(f"tidy {self._kind}") as rows:
-                rows.prepare_removal()
-                query = "DELETE FROM documents WHERE kind = :kind AND expires < :now"
-                rows.run(query, kind=self._kind, now=now)
-                rows.run(_DROP_OLDEST, kind=self._kind, most=self._max_bytes)
-        except DatabaseFailed as error:  # what was to be stored is stored
-            log.warning("old documents were not removed", kind=self._kind, reason=str(error))
 
 
 def _bytes(value: Any) -> bytes:

@@ -22,11 +22,13 @@ Each statement may run twice with the same result, because a lost connection lea
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from emulator.database.database import Database, database_failures
+from emulator.database.database import Database
 from emulator.database.leases import Lease, Leases
+from emulator.database.tidying import Removal, Tidying
 
 MAX_RESULTS_BYTES = 256 * 2**20
 """Of all results. Above it the results of the oldest acts are dropped, but not their rows."""
@@ -46,19 +48,25 @@ _BEGIN = (
     "ON CONFLICT (id) DO UPDATE SET state = 'running', holder = :holder, changed = :now "
     "WHERE journal.state = 'asked' OR journal.holder = :holder RETURNING holder"
 )
-_FIND = "SELECT state, value, holder FROM journal WHERE id = :id"
-_IS_HELD = "SELECT 1 FROM leases WHERE holder = :holder AND until >= :now"
+_FIND = "SELECT state, value FROM journal WHERE id = :id"
+_IS_HELD = "SELECT 1 FROM leases WHERE name = :name AND until >= :now"
 _FINISH = (
     "INSERT INTO journal (id, state, value, changed) VALUES (:id, 'done', :result, :now) "
     "ON CONFLICT (id) DO UPDATE SET state = 'done', holder = '', value = :result, changed = :now "
     "WHERE journal.state <> 'done'"
 )
 _WITHDRAW = "DELETE FROM journal WHERE id = :id AND holder = :holder"
-_SWEEP = "DELETE FROM journal WHERE state IN ('asked', 'running', 'done') AND changed < :old"
-_DROP_RESULTS = (
-    "UPDATE journal SET value = NULL WHERE id IN (SELECT id FROM (SELECT id, sum(length(value)) "
-    "OVER (ORDER BY changed DESC, id) AS total FROM journal WHERE state = 'done') AS sizes "
-    "WHERE total > :most)"
+_OLD = "SELECT id FROM journal WHERE state IN ('asked', 'running', 'done') AND changed < :now - :seconds"
+_REMOVE = (
+    "DELETE FROM journal WHERE state IN ('asked', 'running', 'done') AND changed < :now - :seconds "
+    "AND id IN ({keys})"
+)
+_LARGE = (
+    "SELECT id FROM (SELECT id, sum(length(value)) OVER (ORDER BY changed DESC, id) AS total "
+    "FROM journal WHERE state = 'done' AND value IS NOT NULL) AS sizes WHERE total > :most"
+)
+_DROP = (
+    "UPDATE journal SET value = NULL WHERE state = 'done' AND changed <= :now AND id IN ({keys})"
 )
 
 ActState = Literal["asked", "mine", "running", "done", "unknown"]
@@ -78,10 +86,15 @@ class Journal:
         """A row is removed ``seconds`` after it has changed: then nothing may ask for its act again."""
         self._database = database
         self._leases = leases
-        self._seconds = seconds
-        self._held: dict[str, Lease] = {}
-        """The leases of the acts that this process makes, by key."""
-        self._has_new_results = False
+        self._held: dict[str, tuple[Lease, str]] = {}
+        """Of each act that this process makes, by key: its lease, and the holder in its row."""
+        self._tidying = Tidying(
+            database,
+            "journal",
+            Removal(_OLD, _REMOVE, {"seconds": seconds}),
+            Removal(_LARGE, _DROP, {"most": MAX_RESULTS_BYTES}),
+            due_bytes=MAX_RESULTS_BYTES // 16,
+        )
 
     def ask(self, key: str) -> None:
         """A person is asked about an act, which `begin` may then begin."""
@@ -91,17 +104,20 @@ class Journal:
         """*Mine*: the caller makes the act now. Otherwise what became of it."""
         if (found := self.find(key)) is not None and found.state != "asked":
             return found
-        lease = self._leases.take(f"act {key}")
+        lease = self._leases.take(_lease(key))
         if lease is None:
             return JournalEntry("running")
-        values = {"id": key, "holder": lease.holder, "now": self._database.now()}
+        holder = secrets.token_hex(8)
+        values = {"id": key, "holder": holder, "now": self._database.now()}
+        is_mine = False
         try:
-            if self._database.execute(_BEGIN, values, writes=True).rows:
-                self._held[key] = lease
-                return JournalEntry("mine")
+            is_mine = bool(self._database.execute(_BEGIN, values, writes=True).rows)
         finally:
-            if self._held.get(key) is not lease:
+            if not is_mine:
                 lease.release()
+        if is_mine:
+            self._held[key] = lease, holder
+            return JournalEntry("mine")
         return self.find(key) or JournalEntry("running")
 
     def find(self, key: str) -> JournalEntry | None:
@@ -109,41 +125,32 @@ class Journal:
         row = self._database.one(_FIND, id=key)
         if row is None:
             return None
-        state, result, holder = row
+        state, result = row
         if state == "running":
             with self._database.transaction() as rows:  # by the clock that leases have
-                if rows.one(_IS_HELD, holder=holder, now=rows.now) is None:
+                if rows.one(_IS_HELD, name=_lease(key), now=rows.now) is None:
                     # `finish` writes the row before it releases the lease.
-                    state, result, _ = rows.one(_FIND, id=key) or ("running", None, "")
+                    state, result = rows.one(_FIND, id=key) or ("running", None)
                     state = "unknown" if state == "running" else state
         return JournalEntry(state, None if result is None else bytes(result))
 
     def finish(self, key: str, result: bytes) -> None:
         """Store the result of an act: of one that was begun, or of a reader. The first result stays."""
         self._database.run(_FINISH, id=key, result=result, now=self._database.now())
-        self._has_new_results = True
         self.abandon(key)
+        self._tidying.count(len(result))
 
     def withdraw(self, key: str) -> None:
         """An act that was begun was not made: another request may make it."""
-        if (lease := self._held.get(key)) is not None:
-            self._database.run(_WITHDRAW, id=key, holder=lease.holder)
+        if (held := self._held.get(key)) is not None:
+            self._database.run(_WITHDRAW, id=key, holder=held[1])
             self.abandon(key)
 
     def abandon(self, key: str) -> None:
         """This process cannot finish the act: from now on its outcome is unknown."""
-        if (lease := self._held.pop(key, None)) is not None:
-            lease.release()
+        if (held := self._held.pop(key, None)) is not None:
+            held[0].release()
 
-    def sweep(self) -> None:
-        """Remove old rows, and the oldest results above the budget, if this process has added any.
 
-        Raises `StoreUnavailable`.
-        """
-        if not self._has_new_results:
-            return
-        self._has_new_results = False
-        old = self._database.now() - self._seconds
-        with database_failures("Old acts cannot be removed"):
-            self._database.run(_SWEEP, old=old)
-            self._database.run(_DROP_RESULTS, most=MAX_RESULTS_BYTES)
+def _lease(key: str) -> str:
+    return f"act {key}"

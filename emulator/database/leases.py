@@ -1,5 +1,8 @@
 """Leases: a limited number of holders of a name, over all processes. A process that dies loses its leases.
 
+Each of the ``most`` leases of a name has a number, and a row with that number while it is held. One statement
+takes any that is free, without a lock: of two that choose the same, one finds its row taken, and tries again.
+
     free ── take ──► held ── release ──► free
                       │ renewed every `_RENEW_SECONDS` └ not renewed for `LEASE_SECONDS` (the holder is
                       dead, or cannot reach the database) ──► free
@@ -13,13 +16,15 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import structlog
 
 from emulator.core.client_disconnect import has_disconnected
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 
 log = structlog.get_logger()
 
@@ -31,6 +36,27 @@ TABLES = (
     ),
     "CREATE INDEX IF NOT EXISTS leases_process ON leases (process)",
 )
+_CLAIM = (
+    "INSERT INTO leases (name, holder, process, until) VALUES (:name, '', :process, :until) "
+    "ON CONFLICT (name, holder) DO UPDATE SET process = excluded.process, until = excluded.until "
+    "WHERE leases.until < :now OR leases.process = excluded.process"
+)
+_TAKE = (
+    "WITH RECURSIVE live AS (SELECT holder FROM leases WHERE name = :name AND until >= {clock}), "
+    "numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers "
+    "WHERE number + 1 < :most AND number < (SELECT count(*) FROM live) + 64) "
+    "INSERT INTO leases (name, holder, process, until) "
+    "SELECT :name, CAST(number AS TEXT), :process, {clock} + :seconds FROM numbers "
+    "WHERE CAST(number AS TEXT) NOT IN (SELECT holder FROM live) AND (SELECT count(*) FROM live) < :most "
+    "ORDER BY random() LIMIT 1 "
+    "ON CONFLICT (name, holder) DO UPDATE SET process = excluded.process, until = excluded.until "
+    "WHERE leases.until < {clock} RETURNING holder"
+)
+"""The version before gives its leases random names instead of numbers: they count."""
+_RENEW = (
+    "UPDATE leases SET until = {clock} + :seconds WHERE process = :process AND until >= {clock} "
+    "RETURNING name, holder"
+)
 _RENEW_SECONDS = 2.5
 _POLL_SECONDS = (0.005, 0.1)
 """First and longest pause between two attempts."""
@@ -41,10 +67,11 @@ class LeaseTaken(Exception):
 
 
 class Lease:
-    def __init__(self, leases: Leases, name: str) -> None:
+    def __init__(self, leases: Leases, name: str, number: str, renewed: float) -> None:
         self.name = name
-        self.holder = secrets.token_hex(8)
-        self.renewed = time.monotonic()
+        self.number = number
+        self.renewed = renewed
+        """When the last statement that renewed it was sent, by `time.monotonic`."""
         self.on_lost: Callable[[], None] = lambda: None
         """Called once if the lease is lost."""
         self._leases = leases
@@ -58,6 +85,15 @@ class Lease:
         self._leases.release(self)
 
 
+def claim(database: Database, name: str, process: str, seconds: float) -> bool:
+    """Return True if ``process`` now has the only lease of ``name``, which ends after ``seconds``.
+
+    It may claim it again to keep it. Raises `DatabaseFailed`.
+    """
+    now = database.now()
+    return bool(database.run(_CLAIM, name=name, process=process, now=now, until=now + seconds))
+
+
 class Leases:
     """The leases of this process. Safe to share between threads."""
 
@@ -65,7 +101,9 @@ class Leases:
         self._database = database
         self._process = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._by_holder: dict[str, Lease] = {}
+        self._by_key: dict[tuple[str, str], Lease] = {}
+        self._replaced: set[Lease] = set()
+        """Leases that were lost and taken again by this process, before their holders were notified."""
         self._thread: threading.Thread | None = None
 
     def take(self, name: str, most: int = 1, seconds: float = 0.0) -> Lease | None:
@@ -95,12 +133,17 @@ class Leases:
             lease.release()
 
     def release(self, lease: Lease) -> None:
+        key = (lease.name, lease.number)
         with self._lock:
-            if self._by_holder.pop(lease.holder, None) is None:
+            self._replaced.discard(lease)
+            if self._by_key.get(key) is not lease:
                 return
+            del self._by_key[key]
         with suppress(DatabaseFailed):  # then it expires
-            query = "DELETE FROM leases WHERE name = :name AND holder = :holder"
-            self._database.run(query, name=lease.name, holder=lease.holder)
+            query = (
+                "DELETE FROM leases WHERE name = :name AND holder = :number AND process = :process"
+            )
+            self._database.run(query, name=lease.name, number=lease.number, process=self._process)
 
     def end(self, name: str) -> None:
         """Take all leases of ``name`` from their holders. Raises `DatabaseFailed`."""
@@ -114,47 +157,43 @@ class Leases:
     def close(self) -> None:
         """Release all leases of this process."""
         with self._lock:
-            self._by_holder.clear()
+            self._by_key.clear()
+            self._replaced.clear()
         with suppress(DatabaseFailed):
             self._database.run("DELETE FROM leases WHERE process = :process", process=self._process)
 
     def _take(self, name: str, most: int) -> Lease | None:
-        lease = Lease(self, name)
-        with self._database.transaction(name) as rows:
-            rows.run(
-                "DELETE FROM leases WHERE name = :name AND until < :now", name=name, now=rows.now
-            )
-            (count,) = rows.one("SELECT count(*) FROM leases WHERE name = :name", name=name)
-            if count >= most:
-                return None
-            rows.run(
-                "INSERT INTO leases (name, holder, process, until) "
-                "VALUES (:name, :holder, :process, :until)",
-                name=name,
-                holder=lease.holder,
-                process=self._process,
-                until=rows.now + LEASE_SECONDS,
-            )
-        with self._lock:
-            self._by_holder[lease.holder] = lease
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
-                self._thread.start()
-        return lease
+        sent = time.monotonic()
+        for (number,) in self._execute(_TAKE, name=name, most=most):
+            lease = Lease(self, name, number, sent)
+            with self._lock:
+                if replaced := self._by_key.get((name, number)):
+                    self._replaced.add(replaced)
+                self._by_key[name, number] = lease
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
+                    self._thread.start()
+            return lease
+        return None
+
+    def _execute(self, query: str, **values: object) -> Sequence[Any]:
+        own = {"process": self._process, "seconds": LEASE_SECONDS, "now": self._database.now()}
+        text = query.format(clock=self._database.clock)
+        return self._database.execute(text, own | values, writes=True).rows
 
     def _renew(self) -> None:
         """Renew what this process holds until that is nothing."""
         while True:
             time.sleep(_RENEW_SECONDS)
             with self._lock:
-                leases = [*self._by_holder.values()]
+                leases = [*self._by_key.values(), *self._replaced]
                 if not leases:
                     self._thread = None
                     return
             try:
                 self._renew_all(leases)
             except DatabaseFailed as error:
-                if self._by_holder:  # else it has been closed meanwhile
+                if self._by_key:  # else it has been closed meanwhile
                     log.warning("leases were not renewed", reason=str(error))
             except Exception:  # of a holder's on_lost: the others' leases depend on this thread
                 log.exception("a lost lease was not handled")
@@ -162,22 +201,14 @@ class Leases:
     def _renew_all(self, leases: list[Lease]) -> None:
         """Raises `DatabaseFailed`, also from `Lease.on_lost`: the next round handles the other leases."""
         sent = time.monotonic()
-        known = self._renewed()
+        known = {(name, number) for name, number in self._execute(_RENEW)}
         for lease in leases:
-            if lease.holder in known:
+            key = (lease.name, lease.number)
+            is_current = self._by_key.get(key) is lease
+            if is_current and key in known:
                 lease.renewed = sent
-            elif lease.is_held() and lease.holder in self._by_holder:
+            elif lease.is_held() and (is_current or lease in self._replaced):
+                self._replaced.discard(lease)
                 lease.renewed = -LEASE_SECONDS
                 log.warning("a lease was lost", lease=lease.name)
                 lease.on_lost()
-
-    def _renewed(self) -> set[str]:
-        with self._database.transaction(self._process) as rows:
-            rows.run(
-                "UPDATE leases SET until = :until WHERE process = :process AND until >= :now",
-                until=rows.now + LEASE_SECONDS,
-                process=self._process,
-                now=rows.now,
-            )
-            query = "SELECT holder FROM leases WHERE process = :process AND until >= :now"
-            return {holder for (holder,) in rows.all(query, process=self._process, now=rows.now)}

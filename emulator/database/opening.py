@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from emulator.database import counters, documents, journal, leases, slots
-from emulator.database.database import Database, DatabaseFailed
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import Database
 from emulator.database.postgres import Postgres
 from emulator.database.sqlite import MEMORY, SQLite
 
@@ -28,15 +29,23 @@ _FORMER_KINDS = "'approval', 'kernel-slots'"
 """Kinds that only earlier versions write: nobody else removes them, and they have the code of clients."""
 
 
-def open_database(place: str, now: Callable[[], float] = time.time) -> Database:
-    """``place``: a file, ``:memory:``, or ``postgresql://...``. Raises `DatabaseFailed`."""
+def open_database(
+    place: str, now: Callable[[], float] = time.time, *, is_prepared: bool = False
+) -> Database:
+    """``place``: a file, ``:memory:``, or ``postgresql://...``.
+
+    ``is_prepared``: another process has opened it before and made its tables; then no statement is executed
+    here. Raises `DatabaseFailed`.
+    """
     database: Database
     if place.startswith(("postgresql://", "postgres://")):
         database = Postgres(place, now)
     else:
         database = SQLite(place if place == MEMORY else str(Path(place).expanduser()), now)
+    database.has_tables = is_prepared
     try:
-        _prepare(database)
+        if not is_prepared:
+            _prepare(database)
     except BaseException:
         database.close()
         raise
@@ -51,6 +60,8 @@ def fact(database: Database, name: str, value: str) -> str:
 
 
 def _prepare(database: Database) -> None:
+    if isinstance(database, SQLite):
+        database.make_file()
     database.make_tables(*_TABLES)
     if (version := fact(database, "version", VERSION)) != VERSION:
         raise DatabaseFailed(f"its tables are of version {version}, not {VERSION}")

@@ -1,8 +1,8 @@
 """A database in one file, in WAL mode; or in memory.
 
-Readers never wait. Writers of one process take turns, and wait at most `SECONDS` for that and for writers of
-other processes together. If a process is killed, everything is there that was written before; if the machine
-loses power, the last moments may be lost, never the file.
+Readers do not wait for writers. Writers of one process take turns, and wait at most `SECONDS` for that and
+for writers of other processes together. If a process is killed, everything is there that was written before;
+if the machine loses power, the last moments may be lost, never the file.
 
 ``FILE-reserved`` occupies the disk space that a removal needs at first, so that a full disk can be emptied.
 """
@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from emulator.database.database import SECONDS, Database, DatabaseFailed, Result, Rows
+from emulator.database.availability import DatabaseFailed
+from emulator.database.database import SECONDS, Database, Result, Rows
 from emulator.database.pool import Pool
 
 MEMORY = ":memory:"
@@ -30,7 +31,7 @@ _RESERVED_BYTES = 512 * 1024
 
 class SQLite(Database):
     def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
-        """Raises `DatabaseFailed`."""
+        super().__init__()
         self.is_shared = path != MEMORY
         self.path = path
         self._now = now
@@ -38,31 +39,28 @@ class SQLite(Database):
         self._removes = False
         # A second connection to memory would be another database.
         most = _CONNECTIONS if self.is_shared else 1
-        self._pool = Pool(self._connect, most, lambda connection: not connection.in_transaction)
+        self._pool = Pool(self._connect, most)
+
+    def make_file(self) -> None:
+        """Raises `DatabaseFailed`."""
         try:
             if self.is_shared:
                 # It has conversations, which other users of the machine must not read.
                 # SQLite gives its -wal and -shm files the mode of this file.
-                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                Path(path).touch(mode=0o600)
+                Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(self.path).touch(mode=0o600)
                 self._reserve()
             self.execute("PRAGMA journal_mode=WAL", {}, writes=True)
         except OSError as error:
-            raise DatabaseFailed(f"{path}: {error}", passes=False) from error
+            raise DatabaseFailed(f"{self.path}: {error}", passes=False) from error
 
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:
-        connection = self._take_to_write() if writes else self._take()
-        try:
+        with self._connection(writes=writes) as connection:
             return _execute(connection, query, values)
-        except sqlite3.Error as error:
-            raise _failure(error) from error
-        finally:
-            self._give(connection, writes=writes)
 
     @contextmanager
     def transaction(self, lock: str = "") -> Iterator[Rows]:  # noqa: ARG002 (one writes at a time)
-        connection = self._take_to_write()
-        try:
+        with self._connection(writes=True) as connection:
             # IMMEDIATE: nobody else writes between this block's reads and its writes.
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -71,10 +69,6 @@ class SQLite(Database):
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise _failure(error) from error
-        finally:
-            self._give(connection, writes=True)
         if self._removes:
             self._reserve()
 
@@ -96,6 +90,23 @@ class SQLite(Database):
             connection.close()
             raise
         return connection
+
+    @contextmanager
+    def _connection(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
+        """A connection for the block. Raises `DatabaseFailed` if it or the block fails."""
+        part = "writers" if writes else "readers"
+        self.availability.check(part)
+        connection = self._take_to_write() if writes else self._take()
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            failure = _failure(error)
+            if failure.passes:
+                self.availability.report_failure(part)
+            raise failure from error
+        finally:
+            self._give(connection, writes=writes)
+        self.availability.report_success(part)
 
     def _take(self, until: float = math.inf) -> sqlite3.Connection:
         """A connection, which `_give` must follow."""

@@ -92,10 +92,10 @@ class History:
         walk = copy(self.walk)
         *_, (key, is_ambiguous) = filter(None, map(walk.pass_on, visible))
         own = {call.id for message in visible for call in message.tool_calls or ()}
-        value = _dump(messages, own)
+        value = _sealed(key, _dump(messages, own))
         if len(value) > MAX_VALUE_BYTES:
             log.warning("results of hosted calls are too large to be stored", bytes=len(value))
-            value = _dump(messages, own, with_results=False)
+            value = _sealed(key, _dump(messages, own, with_results=False))
         rows: dict[str, bytes] = {}
         if is_ambiguous:
             self._put_unless_ambiguous(key, value)
@@ -103,7 +103,8 @@ class History:
             rows[key] = value
         sent = [call.id for call in visible[_last_of_assistant(visible)].tool_calls or ()]
         if sent and (program := model_view_of(answer).program) is not None:
-            rows[self.keys.open_program(sent[0])] = _sealed(program.dump())
+            name = self.keys.open_program(sent[0])
+            rows[name] = _sealed(name, program.dump())
         self._put(rows)
 
     def _put_unless_ambiguous(self, key: str, value: bytes) -> None:
@@ -164,7 +165,7 @@ def recall(
             raise StoreUnavailable(f"{problem}: {error}") from error
         log.warning("the history is shown as the client has it", reason=str(error))
         return History(store, keys, walk, messages, messages)
-    opened = {key: _opened(row) for key, row in rows.items() if row}
+    opened = {key: _opened(key, row) for key, row in rows.items() if row}
     unreadable = {key for key, value in opened.items() if value is None}
     if unreadable:
         log.warning("the history lacks what the model saw", reason="records are damaged")
@@ -286,7 +287,7 @@ def _dump(messages: Sequence[Message], own: set[str], *, with_results: bool = Tr
         if view := model_view_of(message).dump():
             fields["model_view"] = view
         dumped.append(fields)
-    return _sealed(json_codec.dumps(dumped))
+    return json_codec.dumps(dumped)
 
 
 def _load(value: bytes) -> list[Message]:
@@ -299,11 +300,12 @@ def _load(value: bytes) -> list[Message]:
     ]
 
 
-def _sealed(value: bytes) -> bytes:
-    """A row with a digest: only what this version has written can be opened."""
-    return hashlib.sha256(_FORMAT + value).digest() + value
+def _sealed(key: str, value: bytes) -> bytes:
+    """A row with a digest: only what this version has written under ``key`` can be opened."""
+    return hashlib.sha256(_FORMAT + key.encode() + value).digest() + value
 
 
-def _opened(row: bytes) -> bytes | None:
+def _opened(key: str, row: bytes) -> bytes | None:
     value = row[hashlib.sha256().digest_size :]
-    return value if row == _sealed(value) else None
+    # Without a key: the version before, whose programs may be open.
+    return value if row in (_sealed(key, value), _sealed("", value)) else None

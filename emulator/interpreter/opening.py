@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,10 @@ def open_interpreter(
     kernels: Callable[[str], KernelEngine] | None = None,
     database: Database | None = None,
     leases: Leases | None = None,
-    sweeps: Sequence[Callable[[], None]] = (),
 ) -> Interpreter:
     """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close.
 
-    ``database`` and ``leases`` are those of all processes, if there are several; ``sweeps`` run with its own.
+    ``database`` and ``leases`` are those of all processes, if there are several.
     """
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
@@ -41,6 +40,6 @@ def open_interpreter(
             opened.warm_up()
     interpreter = Interpreter(containers, kernels, approvals, settings, database, leases)
     owned.callback(interpreter.close)
-    own = (interpreter.touch_busy, uploaded.sweep, interpreter.sweep, approvals.sweep)
-    owned.callback(Sweeper(*own, *sweeps).close)
+    sweeps = (interpreter.touch_busy, uploaded.sweep, interpreter.sweep, approvals.sweep)
+    owned.callback(Sweeper(*sweeps).close)
     return interpreter

@@ -171,25 +171,32 @@ class BlobStore:
             return find(rows)
 
 
-def open_blob_store(database: Database, place: str) -> BlobStore:
+def open_blob_store(database: Database, place: str, name: str = "") -> BlobStore:
     """``place``: a folder, or ``s3://bucket/prefix``. With a database in memory, a temporary folder instead.
+    ``name`` is that of the database's contents, if it is known.
 
     Raises `StorageFailed`.
     """
     with ExitStack() as opened:
         if not database.is_shared:
             place = opened.enter_context(tempfile.TemporaryDirectory(prefix="emulator-files-"))
-        contents = _open_contents(database, place)
+        contents = _open_contents(database, place, name or contents_name(database, place))
         opened.callback(contents.close)
         store = BlobStore(database, contents)
         store.owned.push(opened.pop_all())
     return store
 
 
-def _open_contents(database: Database, place: str) -> Contents:
+def contents_name(database: Database, place: str) -> str:
+    """The name of the database's contents: another database's must not look like leftovers.
+
+    Raises `StorageFailed`.
+    """
     with storage_failures():
-        # Another database's contents must not look like leftovers.
-        name = fact(database, "contents", _new_name(database, place))
+        return fact(database, "contents", _new_name(database, place))
+
+
+def _open_contents(database: Database, place: str, name: str) -> Contents:
     if "://" in place:
         from emulator.storage.object_contents import ObjectContents
 

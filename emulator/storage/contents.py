@@ -71,6 +71,8 @@ class FolderContents:
         folder.mkdir(mode=0o700, exist_ok=True)
         self._path = folder
         self._fd = os.open(self._path, _READ | os.O_DIRECTORY)
+        if not shared:
+            self.lock_shared()
 
     def close(self) -> None:
         os.close(self._fd)

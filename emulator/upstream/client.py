@@ -35,6 +35,7 @@ from emulator.upstream.failures import (
     quote,
     refusal,
     select_headers,
+    silence,
 )
 from emulator.upstream.interface import (
     Chunk,
@@ -108,7 +109,7 @@ class OpenAIUpstream:
         response = self._send(endpoint, until, "POST", url, headers, body, seconds)
         waits = first_token_until - time.monotonic()
         response.limit_read(min(self._read_seconds, max(_SHORTEST_READ, waits)))
-        reply = _ChatReply(response, until, endpoint, fields.get("n") or 1)
+        reply = _ChatReply(response, until, endpoint, fields.get("n") or 1, self._read_seconds)
         reply.first_token_until = first_token_until
         reply.after_first_output = partial(response.limit_read, self._read_seconds)
         return reply
@@ -193,10 +194,16 @@ class OpenAIUpstream:
 
 class _ChatReply(UpstreamReply):
     def __init__(
-        self, response: UpstreamResponse, until: float, endpoint: _Endpoint, choices: int
+        self,
+        response: UpstreamResponse,
+        until: float,
+        endpoint: _Endpoint,
+        choices: int,
+        silent_seconds: float,
     ) -> None:
         super().__init__()
         self._choices = choices
+        self._silent_seconds = silent_seconds
         self.first_token_until = math.inf
         self.after_first_output: Callable[[], None] = lambda: None
         self.headers = select_headers(response.headers, ("x-ratelimit-",))
@@ -220,18 +227,10 @@ class _ChatReply(UpstreamReply):
         reader, has_output = ChunkReader(received, self._choices), False
         joiner = Joiner()
         try:
-            for data in chain(self._response, [b""]):
-                _check_deadline(self._until)  # also while only comments arrive
-                if not has_output and time.monotonic() > self.first_token_until:
-                    raise self._endpoint.annotate(
-                        UpstreamFailed(
-                            "The upstream was silent for first_token_seconds.", status=504
-                        )
-                    )
-                events = decoder.feed(data) if data else decoder.close()
-                if record is not None and events:
-                    record(events)
-                events = joiner.join(events)
+            for read in self._events(decoder):
+                if record is not None and read:
+                    record(read)
+                events = joiner.join(read)
                 # [DONE] may be late, so the chunk before it does not wait for it.
                 last = len(events) - 1 - (events[-1:] == [b"[DONE]"])
                 for index, event in enumerate(events):
@@ -246,7 +245,7 @@ class _ChatReply(UpstreamReply):
                     except UpstreamFailed as error:
                         raise self._endpoint.annotate(error) from error
                     if received.has_output and not has_output:
-                        has_output = True
+                        has_output, self.first_token_until = True, math.inf
                         self.after_first_output()
                         self.on_first_output()
                     self.more_arrived = index < last
@@ -258,6 +257,25 @@ class _ChatReply(UpstreamReply):
             if not decoder.has_events:
                 end += f" and sent no events, but: {quote(decoder.beginning)}"
             raise self._endpoint.annotate(UpstreamFailed(f"The upstream ended its answer {end}."))
+
+    def _events(self, decoder: ReplyDecoder) -> Iterator[list[bytes]]:
+        """The events of each read, and at the end. Comments are silence.
+
+        Raises `UpstreamFailed` if the events take too long.
+        """
+        silent_since = time.monotonic()
+        for data in chain(self._response, [b""]):
+            _check_deadline(self._until)
+            now = time.monotonic()
+            if now > self.first_token_until:
+                problem = "The upstream was silent for first_token_seconds."
+                raise self._endpoint.annotate(UpstreamFailed(problem, status=504))
+            events = decoder.feed(data) if data else decoder.close()
+            if events:
+                silent_since = now
+            elif now - silent_since > self._silent_seconds:
+                raise self._endpoint.annotate(silence())
+            yield events
 
 
 _MODELS = "GET /v1/models lists the models"

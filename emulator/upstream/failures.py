@@ -75,8 +75,12 @@ def connection_failure(error: HTTPError, upstream: str = "The upstream") -> Upst
 def broken_response(error: Exception, upstream: str = "The upstream") -> UpstreamFailed:
     """The error for a response that ends in the middle."""
     if isinstance(error, ReadTimeoutError):
-        return UpstreamFailed(f"{upstream} fell silent in the middle of its answer.", status=504)
+        return silence(upstream)
     return UpstreamFailed(f"{upstream} broke off its answer: {error}")
+
+
+def silence(upstream: str = "The upstream") -> UpstreamFailed:
+    return UpstreamFailed(f"{upstream} fell silent in the middle of its answer.", status=504)
 
 
 def refusal(

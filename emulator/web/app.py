@@ -12,6 +12,7 @@ from flask import Blueprint, Flask
 
 from emulator.hosted.hosted_tool import ToolResolver
 from emulator.settings.settings import Settings
+from emulator.storage.stores import PreparedStores
 from emulator.upstream.interface import Upstream
 from emulator.web.inspector.access import Access
 from emulator.web.inspector.container_pages import add_containers
@@ -60,14 +61,18 @@ def create_app(
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
     run_folder: Path | None = None,
+    prepared: PreparedStores | None = None,
 ) -> Flask:
     """Build the Flask application. Close its `Services`, in ``app.extensions["emulator"]``, at the end.
 
     ``upstream`` replaces every upstream in the settings; ``programs`` runs tool programs; ``kernels`` returns
     the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs;
-    ``run_folder`` is the folder that the workers of this run share; None for a single worker.
+    ``run_folder`` is the folder that the workers of this run share; None for a single worker; ``prepared``
+    are the stores, if they have been prepared.
     """
-    services = open_services(settings, upstream, programs, kernels, hosted, now, run_folder)
+    services = open_services(
+        settings, upstream, programs, kernels, hosted, now, run_folder, prepared
+    )
     try:
         app = _Application(__name__, static_folder=None)
         app.request_class = BoundedRequest
@@ -86,6 +91,7 @@ def create_app(
             services.reachability,
             services.kernel_counts,
             services.responses.stored,
+            services.stores.database,
             settings,
         )
         app.before_request(checks.before)

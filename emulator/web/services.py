@@ -7,10 +7,9 @@ folder of their run.
 
 from __future__ import annotations
 
-import fcntl
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +20,9 @@ from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.core.client_keys import ClientKeys
-from emulator.core.errors import StorageFailed
-from emulator.database import Database, DatabaseFailed, Journal, Leases, open_database
+from emulator.database import Journal, Leases, open_database
 from emulator.database.counters import Counters
-from emulator.database.sqlite import MEMORY, SQLite
+from emulator.database.sqlite import MEMORY
 from emulator.fronts.anthropic.threads import Threads, open_threads
 from emulator.fronts.responses.background import BackgroundResponses
 from emulator.fronts.responses.conversations import Conversations, open_conversations
@@ -40,11 +38,8 @@ from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.opening import open_interpreter
 from emulator.programs.fingerprints import Fingerprints
 from emulator.settings.settings import Settings
-from emulator.storage.blob_store import BlobStore, open_blob_store, storage_failures
 from emulator.storage.budgets import Budgets
-from emulator.storage.containers import Containers
-from emulator.storage.files import Files
-from emulator.storage.version_1 import read_version_1
+from emulator.storage.stores import PreparedStores, Stores, open_stores, prepare_stores
 from emulator.traces import Archive, Traces
 from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
@@ -57,20 +52,6 @@ if TYPE_CHECKING:
     from sandbox.kernel.engine import KernelEngine
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Stores:
-    """The stores for data that outlives a request."""
-
-    database: Database
-    document_database: Database | None
-    """The same; None if programs and responses are not stored."""
-    blobs: BlobStore
-    files: Files
-    containers: Containers
-    is_kept: bool
-    """The stores outlive this run."""
 
 
 @dataclass(frozen=True)
@@ -126,18 +107,19 @@ def open_services(
     hosted: ToolResolver | None = None,
     now: Callable[[], float] = time.time,
     run_folder: Path | None = None,
+    prepared: PreparedStores | None = None,
 ) -> Services:
     """Open all services. The caller closes ``upstream``, ``programs`` and ``kernels`` if it passes them.
 
     ``run_folder`` is the folder that the workers of this run share, removed when they end; None for a single
-    worker.
+    worker. ``prepared`` are the stores, if they have been prepared before this process was forked.
 
     Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        with _in_turn(run_folder):
-            stores = _open_stores(opening, settings, now, run_folder)
+        prepared = prepared or prepare_stores(settings, run_folder, now)
+        stores = open_stores(opening, settings, prepared, now)
         leases = Leases(stores.database)
         opening.callback(leases.close)
         fallback = open_database(MEMORY, now)
@@ -166,7 +148,6 @@ def open_services(
             kernels,
             shared,
             leases,
-            [] if journal is None else [journal.sweep],
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
@@ -222,59 +203,6 @@ def open_services(
             now=now,
             cleanup=opening.pop_all(),
         )
-
-
-@contextmanager
-def _in_turn(run_folder: Path | None) -> Iterator[None]:
-    """Open the stores in one worker at a time: the first makes the tables, and may read the data of an old
-    version."""
-    if run_folder is None:
-        yield
-        return
-    with (run_folder / "opening").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _open_stores(
-    opening: ExitStack, settings: Settings, now: Callable[[], float], run_folder: Path | None
-) -> Stores:
-    """Raises `StorageFailed` if a database or folder that the operator has named cannot be used."""
-    database, is_kept = _open_database(settings, now, run_folder)
-    opening.callback(database.close)
-    place = settings.files_dir
-    if not is_kept:  # in memory, `open_blob_store` makes a folder of its own
-        place = "" if run_folder is None else str(run_folder / "files")
-    blobs = open_blob_store(database, place)
-    opening.callback(blobs.close)
-    files = Files(blobs, settings)
-    containers = Containers(blobs, files, settings)
-    if isinstance(database, SQLite) and is_kept:
-        programs = Path(database.path).with_name("programs.sqlite")
-        files_dir = Path(settings.files_dir).expanduser()
-        with storage_failures():
-            read_version_1(database, programs, files_dir, settings.response_seconds)
-    blobs.remove_leftovers()
-    document_database = None if settings.database == "none" else database
-    return Stores(database, document_database, blobs, files, containers, is_kept)
-
-
-def _open_database(
-    settings: Settings, now: Callable[[], float], run_folder: Path | None
-) -> tuple[Database, bool]:
-    """The database, and whether it outlives this run."""
-    memory = MEMORY if run_folder is None else str(run_folder / "emulator.sqlite")
-    if settings.database in (MEMORY, "none"):
-        return open_database(memory, now), False
-    try:
-        return open_database(settings.database, now), True
-    except DatabaseFailed as error:
-        if settings.names_database:
-            raise StorageFailed(
-                f"the setting database: {error}. Name another, or :memory: to store nothing."
-            ) from error
-        log.warning("nothing is stored: the state folder cannot be used", reason=str(error))
-        return open_database(memory, now), False
 
 
 def _open_requests(

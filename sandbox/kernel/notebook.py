@@ -100,4 +100,5 @@ def _kernel_file(entry: JSON) -> KernelFile:
     path, size, modified = _list(entry)
     if not (isinstance(path, str) and isinstance(size, int) and isinstance(modified, int)):
         raise TypeError("not a file")
-    return KernelFile(path, size, modified)
+    # A name that is not UTF-8 has surrogates, which cannot be stored; escaped, it names no file.
+    return KernelFile(path.encode(errors="backslashreplace").decode(), size, modified)

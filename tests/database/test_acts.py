@@ -69,7 +69,7 @@ def test_a_decision_is_withdrawn_only_by_who_made_it_and_only_before_it_is_taken
 
 
 def test_every_statement_may_run_twice(process: Callable[[], Acts]) -> None:
-    """A connection that is lost leaves unknown whether its statement ran: `Postgres.execute` repeats it."""
+    """A lost connection leaves unknown whether its statement ran; who waits for a decision asks again."""
     its, other = process(), process()
     assert [its.take(*ACT), its.take(*ACT)] == [None, None]
     assert [other.decide("ann", "act_1", b"yes") for _ in "12"] == [("pay()", 1.5)] * 2

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
-from emulator.database import Database, DatabaseFailed, Documents, open_database
-from emulator.database import postgres as postgres_module
+from emulator.database import Database, DatabaseFailed, Documents, Slots, open_database
 from emulator.database import sqlite as sqlite_module
 from tests.database.conftest import OpenDatabase
-from tests.support.postgres import Postgres
+from tests.support.postgres import OUTAGES, Postgres, locking
+from tests.support.processes import wait_until
+from tests.support.relay import delayed
 
 
 def test_a_transaction_changes_all_or_nothing(open_it: OpenDatabase) -> None:
@@ -71,7 +75,7 @@ def test_threads_wait_at_the_same_time_for_a_file_that_another_process_locks(
                 assert not all(wait.done() for wait in waits)  # so the reader did not wait for them
                 # No bound of time, but one after the other they would take eight times as long.
                 assert sum(wait.result() for wait in waits) < 8 * 8 * 0.2 / 2
-        stored.put({"b": b"2"})
+        wait_until(lambda: succeeds(lambda: stored.put({"b": b"2"})))
         assert stored.get("b") == b"2"
 
 
@@ -82,7 +86,7 @@ def test_threads_wait_at_the_same_time_for_a_file_that_another_process_locks(
         ("{folder}", "unable to open database file|Is a directory"),
         ("{folder}/no.database", "file is not a database"),
         ("{folder}/other.sqlite", "its tables are of version 99, not 2"),
-        ("postgresql://user:secret-word@127.0.0.1:1/x", "OperationalError"),
+        ("postgresql://user:secret-word@127.0.0.1:1/x", "PoolTimeout"),
     ],
 )
 def test_a_database_that_cannot_be_opened_says_why_and_stays_as_it_is(
@@ -98,41 +102,82 @@ def test_a_database_that_cannot_be_opened_says_why_and_stays_as_it_is(
     assert (tmp_path / "no.database").read_bytes() == before
 
 
+def succeeds(use: Callable[[], object]) -> bool:
+    """False if the database fails, after less time than its next probe would take."""
+    try:
+        use()
+    except DatabaseFailed:
+        time.sleep(0.1)
+        return False
+    return True
+
+
 @pytest.fixture
-def outage(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Database]:
-    monkeypatch.setattr(postgres_module, "PAUSE_SECONDS", 0.0)
+def outage(postgres_server: Postgres) -> Iterator[Postgres]:
     postgres_server.start()
-    return lambda: open_database(postgres_server.database())
+    yield postgres_server
+    postgres_server.start()
 
 
-def test_a_postgresql_that_restarts_is_used_again(
-    outage: Callable[[], Database], postgres_server: Postgres
+@pytest.mark.parametrize("outage_of", OUTAGES)
+@pytest.mark.parametrize("delay", [0.0, 0.025])
+def test_every_use_of_a_postgresql_that_does_not_answer_fails_and_it_is_used_again(
+    outage: Postgres, outage_of: Any, delay: float
 ) -> None:
-    with closing(outage()) as database:
+    """A statement waited for a locked table, or for a stopped server, as long as that took."""
+    url = outage.database()
+    with closing(open_database(delayed(url, delay) if delay else url)) as database:
         stored: Documents[bytes] = Documents(database, "a", seconds=60)
-        with ThreadPoolExecutor(4) as pool:  # several connections, all of which the restart ends
+        with ThreadPoolExecutor(4) as pool:  # several connections
             list(pool.map(lambda n: stored.put({str(n): b"1"}), range(16)))
-        for use in (
+        uses: list[Callable[[], object]] = [
             lambda: stored.put({"a": b"1"}),
             lambda: stored.get("a"),
+            lambda: stored.change("a", lambda _: b"2"),
             lambda: stored.delete(["a"]),
-        ):
-            postgres_server.stop()
-            with pytest.raises(DatabaseFailed):
-                stored.get("a")
-            postgres_server.start()
-            use()
+        ]
+        with outage_of(outage, url), ThreadPoolExecutor(32) as pool:
+            assert not any(pool.map(succeeds, uses * 16))
+        for use in uses:
+            wait_until(partial(succeeds, use))
+        wait_until(lambda: all(pool_of(32, succeeds, uses * 8)))
 
 
-def test_an_unreachable_postgresql_is_not_asked_again_for_some_seconds(
-    outage: Callable[[], Database], postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(outage()) as database:
-        postgres_server.stop()
-        monkeypatch.setattr(postgres_module, "PAUSE_SECONDS", 3600.0)
-        for _ in range(2):
-            with pytest.raises(DatabaseFailed):
-                database.one("SELECT 1")
-        postgres_server.start()
-        with pytest.raises(DatabaseFailed, match="was unreachable"):
+def pool_of(threads: int, function: Any, values: list[Any]) -> list[Any]:
+    with ThreadPoolExecutor(threads) as pool:
+        return [*pool.map(function, values)]
+
+
+def test_a_locked_table_of_postgresql_delays_no_statement_of_other_tables(outage: Postgres) -> None:
+    url = outage.database()
+    with closing(open_database(url)) as database, locking(outage, url):
+        stored: Documents[bytes] = Documents(database, "a", seconds=60)
+        slots = Slots(database, "a", 1)
+        assert not succeeds(lambda: stored.get("a"))
+        with pytest.raises(DatabaseFailed, match="did not answer less than 1 s ago"):
+            stored.get("a")
+        assert slots.acquire("x", 60)
+
+
+def test_after_a_failure_of_postgresql_one_statement_a_second_tries_it(outage: Postgres) -> None:
+    with closing(open_database(outage.database())) as database:
+        outage.stop()
+        assert not succeeds(lambda: database.one("SELECT 1"))
+        with pytest.raises(DatabaseFailed, match="did not answer less than 1 s ago"):
             database.one("SELECT 1")
+        outage.start()
+        wait_until(lambda: succeeds(lambda: database.one("SELECT 1")))
+
+
+def test_a_connection_that_postgresql_has_ended_is_not_used(outage: Postgres) -> None:
+    """Nothing is known of a statement whose connection breaks, so it is not repeated."""
+    url = outage.database()
+    with closing(open_database(url)) as database:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: database.one("SELECT pg_sleep(0.05)"), range(8)))
+        with psycopg.connect(url, autocommit=True) as other:
+            end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            ours = f"{end} AND datname = current_database()"
+            wait_until(lambda: other.execute(ours).rowcount == 0)  # each ends a moment later
+        for _ in range(8):
+            assert database.one("SELECT 1") == (1,)

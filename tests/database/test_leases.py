@@ -12,7 +12,7 @@ import pytest
 from emulator.core.client_disconnect import ClientDisconnect, current
 from emulator.database import LEASE_SECONDS, DatabaseFailed, Leases, LeaseTaken, open_database
 from emulator.database import leases as leases_module
-from emulator.database.counters import Counters
+from emulator.database.counters import Counters, Rate
 from emulator.database.sqlite import SQLite
 from tests.database.conftest import OpenDatabase
 from tests.support.processes import wait_until
@@ -68,6 +68,26 @@ def test_a_process_renews_its_leases_and_is_notified_of_a_loss(
         assert one.take("a") is None
 
 
+def test_a_process_that_takes_a_lost_lease_again_is_notified_of_the_loss(
+    open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old and the new lease have the same number."""
+    monkeypatch.setattr(leases_module, "_RENEW_SECONDS", 0.5)
+    leases = Leases(open_it())
+    lease, lost = leases.take("a"), threading.Event()
+    assert lease is not None
+    lease.on_lost = lost.set
+    leases.end("a")
+    again = leases.take("a")
+    assert again is not None
+    assert lost.wait(30)
+    assert (lease.is_held(), again.is_held()) == (False, True)
+    lease.release()
+    assert leases.take("a") is None
+    again.release()
+    assert leases.take("a") is not None
+
+
 def test_a_callback_that_fails_on_a_loss_ends_no_other_lease(
     open_it: OpenDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,17 +136,38 @@ def test_a_rate_is_exact_over_all_processes(open_it: OpenDatabase) -> None:
         rates = [*pool.map(lambda n: counters[n % 2].hit("key", 10), range(16))]
     assert sum(rate.allowed for rate in rates) == 10
     assert sorted(rate.remaining for rate in rates if rate.allowed) == [*range(10)]
-    assert all(0 < rate.seconds <= 60 for rate in rates)
+    assert all(0 < rate.reset_seconds <= 60 for rate in rates)
     assert counters[0].hit("another", 1).allowed
 
 
-def test_a_rates_window_moves(clock: Clock) -> None:
+def test_a_limit_is_free_again_share_by_share(clock: Clock) -> None:
     with closing(open_database(":memory:", clock)) as database:
         counters = Counters(database, Leases(database), database)
-        assert [counters.hit("key", 2).allowed for _ in range(3)] == [True, True, False]
+        assert [counters.hit("key", 2) for _ in range(3)] == [
+            Rate(True, 1, 30, 0),
+            Rate(True, 0, 60, 30),
+            Rate(False, 0, 60, 30),
+        ]
+        clock.now += 29
+        assert counters.hit("key", 2) == Rate(False, 0, 31, 1)
+        clock.now += 1
+        assert counters.hit("key", 2) == Rate(True, 0, 60, 30)
         clock.now += 61
-        rate = counters.hit("key", 2)
-        assert (rate.allowed, rate.remaining, rate.seconds) == (True, 1, 60)
+        assert counters.hit("key", 2) == Rate(True, 1, 30, 0)
+
+
+def test_expired_counts_are_removed(clock: Clock) -> None:
+    with closing(open_database(":memory:", clock)) as database:
+        leases = Leases(database)
+        counters = Counters(database, leases, database)
+        for n in range(1200):
+            counters.hit(f"{n}", 60)
+        leases.take("a")
+        counters.spend("b", 7, 60)
+        clock.now += 200
+        counters.hit("new", 60)
+        rows = "SELECT key FROM rates UNION ALL SELECT key FROM spent UNION ALL SELECT name FROM leases"
+        wait_until(lambda: {key for (key,) in database.all(rows)} == {"new", "tidying counters"})
 
 
 def test_the_first_tokens_open_the_window_in_which_tokens_count(
@@ -154,7 +195,7 @@ def test_while_the_database_fails_each_process_counts_for_itself(tmp_path: Path)
     ):
         counters = Counters(database, Leases(database), own)
         assert counters.hit("key", 1).allowed
-        for table in ("hits", "leases"):
+        for table in ("rates", "leases"):
             database.run(f"DROP TABLE {table}")
         assert [counters.hit("key", 2).allowed for _ in range(3)] == [True, True, False]
         release = counters.open("key", 1, 0)

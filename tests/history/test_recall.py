@@ -13,6 +13,7 @@ import pytest
 from tests.hosted.test_hosted_calls import block, connect, hosted
 from tests.support.hosted import SERVER
 from tests.support.programs import CHAIN, INTERPRETER, TOOLS, result
+from tests.support.raw_http import send
 from tests.support.scripted import Reply, ScriptedUpstream
 
 SEARCH, BOOK, CHECK = TOOLS
@@ -114,3 +115,27 @@ def test_a_call_that_may_have_been_made_is_not_made_again_while_the_store_cannot
             kept.execute(f"ALTER TABLE gone RENAME TO {table}")
     assert client.chat.completions.create(**request).choices[0].message.content == "Booked."
     assert server.made == ["search(to='Oslo')", "check(id='a2')"]
+
+
+def test_a_row_under_the_key_of_another_one_is_no_row(
+    start_proxy: Any, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """Its own digest was right, so that a program was read as an answer: a 500."""
+    file, server = tmp_path / "kept.sqlite", hosted(SEARCH, CHECK)
+    url = start_proxy(hosted=server, database=str(file))
+    client = connect(url)
+    request: Any = {"model": "m", "messages": [QUESTION], "tools": [BOOK, SERVER]}
+    upstream.reply(CHAIN)
+    first = client.chat.completions.create(**request).choices[0].message
+    [call] = first.tool_calls or []
+    request["messages"] += [first.model_dump(exclude_none=True), result(call, '{"booked": "a2"}')]
+    with closing(sqlite3.connect(file, isolation_level=None)) as kept:
+        stored = kept.execute("SELECT key, value FROM documents WHERE key LIKE '%:%'").fetchall()
+        assert len({key.partition(":")[0] for key, _ in stored}) > 1
+        for key, _ in stored:
+            for _, value in stored:
+                kept.executemany("UPDATE documents SET value = ?2 WHERE key = ?1", stored)
+                kept.execute("UPDATE documents SET value = ? WHERE key = ?", (value, key))
+                upstream.reply("Booked.")
+                status, _, answer = send(f"{url}/v1/chat/completions", request)
+                assert status in (200, 503), answer

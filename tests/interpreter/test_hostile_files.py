@@ -187,3 +187,20 @@ def test_a_cells_false_report_of_its_files_is_rejected(container: Container, wha
     assert {path: file["bytes"] for path, file in container.files().items()} == lie.stored
     container.execute("1")  # its notes may say that the session was restarted
     assert container.execute("1 + 1")["result"] == "2"
+
+
+def test_the_cells_after_a_file_whose_name_is_no_utf_8_run(tmp_path: Path) -> None:
+    """Its name was stored with the state of the container's kernel, which failed from then on."""
+    settings = Settings(
+        base_url="http://127.0.0.1:9/v1",
+        database=str(tmp_path / "d.sqlite"),
+        files_dir=str(tmp_path / "files"),
+    )
+    app = create_app(settings)
+    with serve(app) as url:
+        container = Container(url)
+        for code in ("open(b'\\xff', 'w').write('x')", "open('good', 'w').write('x')", "1"):
+            report = container.execute(code)
+            assert report["status"] == "Success", report
+        assert [*container.files()] == ["/mnt/data/good"]
+    app.extensions["emulator"].close()

@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from emulator.database.postgres import PAUSE_SECONDS
+from emulator.database.availability import RETRY_SECONDS
 from tests.scale.object_store import ObjectStore
 from tests.scale.replicas import Replicas, StartedWork, chat_at
 from tests.support.postgres import Postgres
@@ -33,10 +33,10 @@ def away(server: Postgres | ObjectStore) -> Iterator[None]:
 
 @contextmanager
 def rested(server: Postgres) -> Iterator[None]:
-    """A replica that has found the database away does not ask for a while."""
+    """A replica that has found the database away asks it once a second."""
     with away(server):
         yield
-    time.sleep(PAUSE_SECONDS + 0.5)
+    time.sleep(RETRY_SECONDS + 0.5)
 
 
 def refused(replicas: Replicas, replica: int, path: str, body: Any = None) -> Any:

@@ -50,6 +50,21 @@ class Postgres(RestartableServer):
         ready = f"{_PROGRAMS[-1]}/pg_isready -q -h 127.0.0.1 -p {self._port}"
         return subprocess.run(ready.split(), check=False).returncode == 0
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """None of its processes runs: connections stay open, and nothing answers."""
+        assert self._process is not None
+        main = self._process.group
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        pids = [main, *map(int, children)]
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
     def database(self) -> str:
         """The URL of a new, empty database."""
         import psycopg
@@ -68,3 +83,30 @@ def postgres() -> Iterator[Postgres]:
             yield server
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def restarting(server: Postgres, _: str) -> Iterator[None]:
+    server.stop()
+    yield
+    server.start()
+
+
+@contextmanager
+def freezing(server: Postgres, _: str) -> Iterator[None]:
+    with server.frozen():
+        yield
+
+
+@contextmanager
+def locking(_: Postgres, place: str) -> Iterator[None]:
+    """What VACUUM FULL and ALTER TABLE do."""
+    import psycopg
+
+    with psycopg.connect(place) as other:
+        other.execute("LOCK TABLE documents")
+        yield
+
+
+OUTAGES = [restarting, freezing, locking]
+"""Each is called with the server and the URL of a database, and lasts as long as its block."""

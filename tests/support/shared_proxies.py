@@ -83,6 +83,6 @@ class _SharedProxy:
         habits = services.pipeline.habits
         for learned in (habits._dialects, habits._starts, services.pipeline.probe._known):
             learned.clear()
-        for table in ("documents", "journal", "leases", "slots", "hits", "spent"):
+        for table in ("documents", "journal", "leases", "slots", "rates", "spent"):
             database.run(f"DELETE FROM {table}")
         return True

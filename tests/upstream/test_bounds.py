@@ -42,6 +42,22 @@ def test_comments_do_not_extend_the_deadline(
     assert send(f"{proxy}/v1/chat/completions", body([]))[0] == 504
 
 
+@TOOLS
+@pytest.mark.parametrize("words", [[], ["Hello"]], ids=["at the beginning", "after a word"])
+def test_comments_are_silence(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any], words: list[str]
+) -> None:
+    """They were followed for `answer_seconds`, which is an hour."""
+    proxy = start_proxy(upstream_seconds=0.3)
+    chunk = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}}]}
+    begin = [b"data: %s\n\n" % json.dumps(chunk).encode() for _ in words]
+    upstream.reply(Reply(frames=[*begin, *[b": ping\n\n"] * 4000], delay=0.05))
+    status, _, answer = send(f"{proxy}/v1/chat/completions", body(tools))
+    assert status == 504
+    assert "fell silent" in answer["error"]["message"]
+    assert upstream.exchanges[-1].aborted.wait(10)
+
+
 def test_repairs_share_the_answers_deadline(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:

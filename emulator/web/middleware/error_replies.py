@@ -39,8 +39,8 @@ def error_reply(error: Exception) -> Response:
     if disconnect.happened:
         # The request was stopped for that, so the exception is a consequence.
         error = disconnect.error or ClientDisconnected("The client has disconnected.")
-    elif isinstance(error, HTTPException):
-        error_class = _CLASSES.get(error.code or 500, BadRequest)
+    elif isinstance(error, HTTPException) and (error.code or 500) < 500:
+        error_class = _CLASSES.get(error.code or 400, BadRequest)
         text = doors.advice(request.path) if error.code == 404 else error.description
         error = error_class(f"{request.method} {request.path}: {text}")
     elif isinstance(error, BODY_ERRORS):

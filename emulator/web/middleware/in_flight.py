@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,7 +26,7 @@ from flask import Request
 from emulator.core import json_codec
 from emulator.core.cached_property import cached_property
 from emulator.core.client_disconnect import ClientDisconnect
-from emulator.core.errors import EmulatorError, Overloaded
+from emulator.core.errors import EmulatorError, Overloaded, RateLimited
 from emulator.core.events import new_id
 from emulator.core.protocol import read_object
 from emulator.web.middleware.doors import MODEL
@@ -34,16 +37,25 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _PIECE_BYTES = 64 * 1024
+_ROOM_SECONDS = 0.1
+"""A body that has arrived is read in less, so that a client's burst passes."""
 _KEY = "emulator.in_flight"
 """In a WSGI environment. No header of a client can set it."""
 
 
 class BodyBudget:
-    """The memory that the bodies of all requests may take, in bytes. Safe to share between threads."""
+    """What the bodies of all requests may take: memory in bytes, and threads that wait for them.
 
-    def __init__(self, size: int) -> None:
+    Safe to share between threads.
+    """
+
+    def __init__(self, size: int, most_of_client: int) -> None:
+        """``most_of_client``: threads for one client's bodies; half a body holds one until its deadline."""
         self._lock = threading.Lock()
         self._free_bytes = size
+        self._most_of_client = most_of_client
+        self._receiving: Counter[str] = Counter()
+        self._received = threading.Condition()
 
     def take(self, size: int) -> None:
         """Raises `Overloaded` if less is left."""
@@ -56,6 +68,30 @@ class BodyBudget:
     def give(self, size: int) -> None:
         with self._lock:
             self._free_bytes += size
+
+    @contextmanager
+    def receiving(self, client: str) -> Iterator[None]:
+        """The block receives a body of ``client``. Raises `RateLimited`."""
+        with self._received:
+            has_room = partial(self._has_room, client)
+            if not self._received.wait_for(has_room, _ROOM_SECONDS):
+                raise RateLimited(
+                    f"This client is sending {self._most_of_client} bodies at the same time, its limit.",
+                    code="too_many_open_requests",
+                    headers={"retry-after": "1"},
+                )
+            self._receiving[client] += 1
+        try:
+            yield
+        finally:
+            with self._received:
+                self._receiving[client] -= 1
+                if not self._receiving[client]:
+                    del self._receiving[client]
+                self._received.notify()
+
+    def _has_room(self, client: str) -> bool:
+        return self._receiving[client] < self._most_of_client
 
 
 def overloaded(what: str) -> Overloaded:
@@ -107,19 +143,25 @@ class RequestInFlight:
 
     @cached_property
     def body(self) -> bytes:
-        """The whole body; what was read of it counts until `release_body`. Raises `Overloaded`.
+        """The whole body; what was read of it counts until `release_body`. Raises `Overloaded`,
+        `RateLimited`.
 
         A model in the path replaces the one in a JSON body.
         """
         request, pieces = self.request, list[bytes]()
-        while piece := request.stream.read(_PIECE_BYTES):
-            self.bodies.take(len(piece))
-            self._body_bytes += len(piece)
-            pieces.append(piece)
+        with self.receiving():
+            while piece := request.stream.read(_PIECE_BYTES):
+                self.bodies.take(len(piece))
+                self._body_bytes += len(piece)
+                pieces.append(piece)
         data = b"".join(pieces)
         if data and request.is_json and (model := request.environ.get(MODEL)):
             return json_codec.dumps({**read_object(data), "model": model})
         return data
+
+    def receiving(self) -> AbstractContextManager[None]:
+        """The block receives the body. Raises `RateLimited` if the client sends too many at the same time."""
+        return self.bodies.receiving(self._client or self.request.remote_addr or "")
 
     def release_body(self) -> None:
         """The body was parsed: its bytes are no longer held."""

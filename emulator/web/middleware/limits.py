@@ -1,13 +1,15 @@
 """Limits of each client and of all: requests per minute, and answers that are being made at the same time.
 
 `emulator.database.counters` counts both. A key's own `Grant` overrides the setting. A client without a key
-is known by its address. The headers are OpenAI's ("Rate limits", "Rate limits in headers"). A request that
-makes no answer (a poll, a cancellation, an approval) counts per minute only, so that a client at its limit
-can end what it has begun.
+is known by its address, in IPv6 by its network. The headers are OpenAI's ("Rate limits", "Rate limits in
+headers"): of requests, "remaining" are those that the client may send immediately, and "reset" is the time
+until it may send its whole limit. A request that makes no answer (a poll, a cancellation, an approval) counts
+per minute only, so that a client at its limit can end what it has begun.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Callable
 
@@ -35,7 +37,7 @@ class Limits:
         if not (own or self._of_all):
             return {}
         limits = (
-            (f"client/{client or address}", own, "of this client"),
+            (f"client/{client or _network(address)}", own, "of this client"),
             ("all", self._of_all, "of all clients"),
         )
         rates = [self._hit(key, limit, scope) for key, limit, scope in limits if limit]
@@ -45,7 +47,7 @@ class Limits:
         """Take one of the client's places for answers; returns what releases it. Raises `RateLimited`."""
         if not self._open_answers:
             return lambda: None
-        name = f"open/{client or address}"
+        name = f"open/{client or _network(address)}"
         release = self._counters.open(name, self._open_answers, _GRACE_SECONDS)
         if release is None:
             raise RateLimited(
@@ -62,19 +64,29 @@ class Limits:
         if not rate.allowed:
             raise RateLimited(
                 f"Rate limit reached: {limit} requests per minute {scope}. "
-                f"Please try again in {rate.seconds:.1f} s.",
+                f"Please try again in {rate.retry_seconds:.1f} s.",
                 code="rate_limit_exceeded",
                 headers={
-                    "retry-after": str(max(1, math.ceil(rate.seconds))),
+                    "retry-after": str(max(1, math.ceil(rate.retry_seconds))),
                     **_headers(rate, limit),
                 },
             )
         return rate, limit
 
 
+def _network(address: str) -> str:
+    """A client is given a whole /64 of IPv6 addresses (RFC 6177), each of which it may use."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:  # a server in front of the proxy wrote it
+        return address
+
+
 def _headers(rate: Rate, limit: int) -> dict[str, str]:
     return {
         "x-ratelimit-limit-requests": str(limit),
         "x-ratelimit-remaining-requests": str(rate.remaining),
-        "x-ratelimit-reset-requests": f"{math.ceil(1000 * rate.seconds)}ms",
+        "x-ratelimit-reset-requests": f"{math.ceil(1000 * rate.reset_seconds)}ms",
     }

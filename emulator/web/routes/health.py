@@ -9,6 +9,7 @@ from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from emulator.core import metrics
+from emulator.database import Database
 from emulator.fronts.responses.stored import StoredResponses
 from emulator.settings.settings import Settings
 from emulator.upstream.reachability import Reachability
@@ -24,6 +25,7 @@ def add_routes(
     reachability: Reachability,
     kernels: KernelCounts,
     stored: StoredResponses,
+    database: Database,
     settings: Settings,
 ) -> None:
     @app.get("/healthz")
@@ -32,6 +34,8 @@ def add_routes(
 
     @app.get("/readyz")
     def readyz() -> Response:
+        if not database.has_answered():
+            return json_reply({"status": "the database has not answered yet"}, 503)
         problems = reachability.problems()
         if problems and not reachability.can_serve(problems):
             return json_reply({"status": "an upstream does not answer", "upstreams": problems}, 503)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import posixpath
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import IO, BinaryIO
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.wsgi import wrap_file
 
 from emulator.core.errors import BadRequest, StorageFailed, TooLarge
+from emulator.web.middleware.in_flight import current
 
 # The rest of a form besides its file: boundaries, headers, a few short fields.
 _FORM_BYTES = 64 * 1024
@@ -65,7 +66,8 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
 
     @after_this_request
     def close_files(response: Response) -> Response:
-        opened.close()
+        with suppress(OSError):  # of a full disk, which still lacks space for what was buffered
+            opened.close()
         return response
 
     request.max_content_length = max_file_bytes + _FORM_BYTES
@@ -76,9 +78,10 @@ def read_upload(scratch: Callable[[], IO[bytes]], max_file_bytes: int) -> Upload
         silent=False,
     )
     try:
-        _, fields, files = parser.parse(
-            request.stream, request.mimetype, request.content_length, request.mimetype_params
-        )
+        with current.get().receiving():
+            _, fields, files = parser.parse(
+                request.stream, request.mimetype, request.content_length, request.mimetype_params
+            )
     except RequestEntityTooLarge as error:
         raise TooLarge(
             f"A file may have {max_file_bytes} bytes at most.", "file", "file_too_large"

@@ -20,6 +20,7 @@ from tests.conftest import StartProxy
 from tests.support.processes import proxy, wait_until
 from tests.support.raw_http import connect, post_bytes, read_page, send
 from tests.support.scripted import Reply, ScriptedUpstream
+from tests.web.middleware.test_client_keys import keys_file
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 STREAM = CHAT | {"stream": True}
@@ -116,6 +117,26 @@ def test_operators_are_answered_while_slow_clients_hold_every_connection(
                 for _ in range(120):
                     crowd.say(slow)
                 assert answers(url), slow
+
+
+def test_half_bodies_of_one_client_leave_threads_for_the_others(
+    silent: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """With a valid key, 300 of them held all 64 threads: everybody got a 503 until their deadline."""
+    options = ("--threads", "64", "--client-seconds", "600")
+    options += ("--client-keys-file", str(keys_file(tmp_path, ann="", bob="")))
+    half = HEAD + b"authorization: Bearer ann\r\ncontent-length: 9000\r\n\r\n{"
+    with proxy(silent.base_url, tmp_path / "log", "--database", ":memory:", *options) as (_, url):
+        crowd = Crowd(url)
+        with crowd.open:
+            for _ in range(300):
+                crowd.say(half)
+            bob = {"authorization": "Bearer bob"}
+            wait_until(lambda: send(f"{url}/v1/files", headers=bob)[0] == 200)
+            ann = {"authorization": "Bearer ann"}
+            status, headers, answer = send(f"{url}/v1/responses", {"model": "m"}, ann)
+            assert (status, answer["error"]["code"]) == (429, "too_many_open_requests")
+            assert headers["retry-after"] == "1"
 
 
 def test_slow_clients_are_disconnected_and_others_served(
@@ -265,7 +286,7 @@ def test_replicas_share_the_limits_and_count_alone_without_the_database(
     urls = [start_proxy(database=file, client_requests_per_minute=2) for _ in range(2)]
     assert [ask(url)[0] for url in (*urls, *urls)] == [200, 200, 429, 429]
     with closing(sqlite3.connect(file)) as database:
-        database.execute("DROP TABLE hits")
+        database.execute("DROP TABLE rates")
     assert ask(urls[0])[0] == 200
 
 

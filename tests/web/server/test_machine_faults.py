@@ -8,21 +8,23 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulator.database import open_database
 from tests.support.places import needs_bubblewrap
-from tests.support.postgres import Postgres
-from tests.support.processes import Process, proxy, wait_until
+from tests.support.postgres import OUTAGES, Postgres
+from tests.support.processes import NEW_PROCESS, Process, free_port, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -182,10 +184,11 @@ def test_a_full_disk_refuses_new_objects_and_serves_existing_ones(
         before = send(*asked)[2]
         filled = [upload(url, "more", b"x" * 2**19) for _ in range(12)]
         assert {status for status, _ in filled} == {200, 507}
-        small = [upload(url, "small", b"x" * 2**12) for _ in range(400)]
+        small = [upload(url, "small", b"x" * 2**12) for _ in range(700)]
         assert {status for status, _ in small} == {200, 507}
         # Not even the form's temporary file has space: werkzeug's OSError was a 500.
-        for size in (2**13, 2**16, 2**20):
+        # What still fits into a buffer failed once more when the buffer was closed: a 400, "internal error".
+        for size in (1, 2**10, 5000, 2**13, 2**16, 2**20):
             status, answer = upload(url, "large", b"x" * size)
             assert (status, answer["error"]["message"][:9]) == (507, "The proxy")
         assert small[-1][1]["error"]["message"].startswith("The proxy")
@@ -257,6 +260,7 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
             assert send(*chat)[0] == 200
             answered = send(*asked)
             assert answered[0] == 200 and "x-ratelimit-limit-requests" in answered[1]
+            assert "emulator_limits_alone_total 0.0" not in read_page(f"{url}/metrics")
             status, _, gone = send(f"{url}/v1/responses/{first}")
             assert (status, set(gone["error"])) == (503, {"message", "type", "param", "code"})
             postgres_server.start()
@@ -269,6 +273,62 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
             wait_until(kept_again)
     finally:
         postgres_server.start()
+
+
+def test_a_proxy_whose_database_is_locked_does_not_start_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stored nothing for the whole run, because a backup had the lock for a second."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "tool-use-api-emulator" / "emulator.sqlite"
+    with closing(open_database(str(file))), writing(file):
+        process = Process([*NEW_PROCESS, "--port", str(free_port())], tmp_path / "log")
+        assert process.exit_code() == 1
+    assert "the proxy cannot start: the setting database: database is locked" in process.output
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """What a backup does, from another process."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@pytest.mark.parametrize(
+    "outage", [*OUTAGES, None], ids=lambda outage: getattr(outage, "__name__", "sqlite")
+)
+def test_each_request_ends_while_the_database_does_not_answer_and_all_succeed_later(
+    upstream: ScriptedUpstream, postgres_server: Postgres, tmp_path: Path, outage: Any
+) -> None:
+    """A locked table or a stopped server let every request hang for as long as it lasted."""
+    upstream.default = "Hello."
+    place = postgres_server.database() if outage else str(tmp_path / "d.sqlite")
+    options = ("--database", place, "--client-requests-per-minute", "10000")
+    with ExitStack() as opened:
+        _, url = opened.enter_context(proxy(upstream.base_url, tmp_path / "log", *options))
+        opened.callback(postgres_server.start)
+        stored = send(f"{url}/v1/responses", {"model": "m", "input": "Hi"})[2]["id"]
+        talk = send(f"{url}/v1/conversations", {})[2]["id"]
+        item = {"type": "message", "role": "user", "content": "Hi"}
+        requests: dict[str, Any] = {
+            "/v1/chat/completions": {"model": "m", "messages": ASK, "tools": TOOLS},
+            "/v1/responses": {"model": "m", "input": "Hi"},
+            f"/v1/responses/{stored}": None,
+            f"/v1/conversations/{talk}/items": {"items": [item]},
+            "/v1/containers": {"name": "c"},
+        }
+
+        def ask(request: tuple[str, Any]) -> tuple[int, Any, Any]:
+            return send(f"{url}{request[0]}", request[1])
+
+        during = outage(postgres_server, place) if outage else writing(tmp_path / "d.sqlite")
+        with during, ThreadPoolExecutor(20) as clients:
+            for status, headers, answer in clients.map(ask, [*requests.items()] * 8):
+                assert status in (200, 503), answer
+                assert status == 200 or headers["retry-after"] == "1"
+        for request in requests.items():
+            wait_until(lambda request=request: ask(request)[0] == 200)
 
 
 @needs_bubblewrap

@@ -133,8 +133,7 @@ def test_the_master_imports_nothing_that_only_its_worker_needs(tmp_path: Path) -
         master, worker = (
             Path(f"/proc/{each}/maps").read_text() for each in (process.group, worker)
         )
-    for library in ("jsonschema_rs", "orjson"):
-        assert (library in master, library in worker) == (False, True), library
+    assert ("jsonschema_rs" in master, "jsonschema_rs" in worker) == (False, True)
 
 
 @needs_bubblewrap

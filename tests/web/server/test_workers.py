@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support.places import needs_bubblewrap
+from tests.support.postgres import Postgres
 from tests.support.processes import members, wait_until
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
-from tests.support.scripted import ScriptedUpstream
-from tests.support.several_workers import SILENT, two_workers
+from tests.support.raw_http import connect, post_bytes, read_until, send
+from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.several_workers import HELLO, SILENT, two_workers
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
@@ -200,3 +202,49 @@ def test_no_process_outlives_the_shutdown(tmp_path: Path) -> None:
             one.ask(worker, execute, {"code": "x = 41"})
         one.process.kill(signal.SIGTERM)
         wait_until(lambda: not members(one.process.group))
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_worker_starts_while_the_database_is_away_and_the_other_ones_streams_continue(
+    upstream: ScriptedUpstream, tmp_path: Path, request: pytest.FixtureRequest, database: str
+) -> None:
+    """It ended the whole proxy, with every stream of the other worker."""
+    upstream.default = "Hello."
+    file, options = tmp_path / "store.sqlite", []
+    if database == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres_server")
+        options = ["--database", server.database()]
+        request.addfinalizer(server.start)
+    with two_workers(upstream, tmp_path, *options) as one:
+        first, second = one.pids()
+        upstream.reply(Reply(chunks=["Hello", *"abcdef", " end"], delay=1.5))
+        streamed = post_bytes("/v1/chat/completions", {**HELLO, "stream": True})
+        with ExitStack() as opened:
+            with one.only(first):
+                stream = opened.enter_context(connect(one.url, streamed))
+                read_until(stream, b"Hello")
+            if database == "postgresql":
+                server.stop()
+            else:
+                other = opened.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
+                other.execute("BEGIN EXCLUSIVE")
+            one.kill(second)
+            assert first in one.pids()
+            read_until(stream, b"[DONE]")
+            [fresh] = {*one.pids()} - {first}
+            with one.only(fresh):
+                ready, _, answer = send(f"{one.url}/readyz")
+                is_read = database == "sqlite"  # readers do not wait for a writer
+                assert ready == (200 if is_read else 503), answer
+                assert send(f"{one.url}/v1/chat/completions", HELLO)[0] == 200
+            if database == "postgresql":
+                server.start()
+            else:
+                other.execute("ROLLBACK")
+            stored = "/v1/responses"
+            with one.only(fresh):
+                wait_until(lambda: send(f"{one.url}/readyz")[0] == 200)
+                wait_until(lambda: send(f"{one.url}/v1/conversations", {})[0] == 200)
+                created = send(f"{one.url}{stored}", {"model": "m", "input": "Hi"})[2]["id"]
+            with one.only(first):
+                wait_until(lambda: send(f"{one.url}{stored}/{created}")[0] == 200)
