@@ -372,7 +372,7 @@ def test_a_value_of_a_wrong_type_is_answered_with_every_type_that_it_may_have(
 ) -> None:
     """The name of a tool as `tool_choice` is a likely mistake; no class of the proxy's is named."""
     _, _, answer = send(f"{proxy}/v1/chat/completions", {"model": "m", "messages": ASK, **fields})
-    assert answer["error"]["message"] == f"Invalid value for {problem}."
+    assert answer["error"]["message"].startswith(f"Invalid value for {problem}.")
 
 
 @pytest.mark.parametrize("tools", [[], [{"type": "web_search"}], [{"type": "of_tomorrow", "x": 1}]])
