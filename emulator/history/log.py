@@ -25,7 +25,7 @@ import structlog
 from emulator.core import json_codec
 from emulator.core.errors import StoreUnavailable
 from emulator.core.events import ToolCall
-from emulator.core.protocol import ChatCompletionRequest, Message
+from emulator.core.protocol import PARAGRAPH, ChatCompletionRequest, Message
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.history.keys import Keys, Walk
 from emulator.history.model_view import ModelView, model_view_of
@@ -262,8 +262,8 @@ def _is_part(message: Message, results: Collection[str | None]) -> bool:
 def _same_text(stored: Message, shown: Message) -> bool:
     """Return True if ``shown`` is the stored result: the client may show its images as text."""
     parts = stored.content if isinstance(stored.content, list) else []
-    texts = (str(part.get("text") or IMAGE) for part in parts)
-    return shown.text in (stored.text, "\n".join(texts))
+    texts = [str(part.get("text") or IMAGE) for part in parts]
+    return shown.text in (stored.text, "\n".join(texts), PARAGRAPH.join(texts))
 
 
 def _last_of_assistant(messages: Sequence[Message]) -> int:
