@@ -180,14 +180,14 @@ class Pipeline:
 
     def _turn_finder(self, client: str) -> Callable[[], str]:
         """The turn of the current request. Raises `Unprocessable`, `StoreUnavailable`."""
-        asked = current_turn.get()
-        if self.turns is None or asked is None:
+        turn_request = current_turn.get()
+        if self.turns is None or turn_request is None:
             return str
-        if asked.idempotency_key:
-            name = self.turns.find(client, asked).name
+        if turn_request.idempotency_key:
+            name = self.turns.find(client, turn_request).name
             return lambda: name
         turns = self.turns  # a write, which few answers need
-        return lambda: turns.find(client, asked).name
+        return lambda: turns.find(client, turn_request).name
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route

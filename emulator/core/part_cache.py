@@ -38,7 +38,7 @@ class Memos:
         self.total_bytes = 0
         """Bytes of memory."""
 
-    def keep(self, name: str, key: object, result: Any) -> tuple[Any, Any]:
+    def store(self, name: str, key: object, result: Any) -> tuple[Any, Any]:
         self.slots[name] = slot = (key, result)
         self.total_bytes = sum(map(held_bytes, [*self.slots.values()]))
         return slot
@@ -126,7 +126,7 @@ class PartLookup:
     _new: Sequence[bytes] = ()
     """For each part its key, if it is new."""
 
-    def keep(self, read: Sequence[Any]) -> None:
+    def store(self, read: Sequence[Any]) -> None:
         """Keep what was ``read`` from the parts, each of which is in its place."""
         if self._cache is not None and any(self._new):
             new = zip(self._new, read, strict=True)

@@ -166,7 +166,7 @@ class Message(Lenient):
             return make()
         slot = memos.slots.get(name)
         if slot is None or slot[0] != key:
-            slot = memos.keep(name, key, make())
+            slot = memos.store(name, key, make())
         result: T = slot[1]
         return result
 
@@ -344,7 +344,7 @@ def parse_conversation(
         return validated(model, fields, context=context)
     lookup = cache.look_up(client, model.__name__, messages)
     request = validated(model, {**fields, "messages": lookup.parts}, context=context)
-    lookup.keep(request.messages)  # type: ignore[attr-defined]
+    lookup.store(request.messages)  # type: ignore[attr-defined]
     return request
 
 

@@ -86,7 +86,7 @@ class Journal:
         """A row is removed ``seconds`` after it has changed: then nothing may ask for its act again."""
         self._database = database
         self._leases = leases
-        self._held: dict[str, tuple[Lease, str]] = {}
+        self._running: dict[str, tuple[Lease, str]] = {}
         """Of each act that this process makes, by key: its lease, and the holder in its row."""
         self._tidying = Tidying(
             database,
@@ -116,7 +116,7 @@ class Journal:
             if not is_mine:
                 lease.release()
         if is_mine:
-            self._held[key] = lease, holder
+            self._running[key] = lease, holder
             return JournalEntry("mine")
         return self.find(key) or JournalEntry("running")
 
@@ -142,13 +142,13 @@ class Journal:
 
     def withdraw(self, key: str) -> None:
         """An act that was begun was not made: another request may make it."""
-        if (held := self._held.get(key)) is not None:
+        if (held := self._running.get(key)) is not None:
             self._database.run(_WITHDRAW, id=key, holder=held[1])
             self.abandon(key)
 
     def abandon(self, key: str) -> None:
         """This process cannot finish the act: from now on its outcome is unknown."""
-        if (held := self._held.pop(key, None)) is not None:
+        if (held := self._running.pop(key, None)) is not None:
             held[0].release()
 
 

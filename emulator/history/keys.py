@@ -45,10 +45,10 @@ class Keys:
         """
         return self.of("act", after, call.id, *_written(call))
 
-    def act_of_turn(self, turn: str, call: ToolCall, made: Counter[tuple[str, str]]) -> str:
-        """The key of the next call of its kind in a turn; ``made`` counts them."""
-        made[written := _written(call)] += 1
-        return self.of("turn", turn, *written, str(made[written]))
+    def act_of_turn(self, turn: str, call: ToolCall, counts: Counter[tuple[str, str]]) -> str:
+        """The key of the next call of its kind in a turn; ``counts`` has how many were made."""
+        counts[written := _written(call)] += 1
+        return self.of("turn", turn, *written, str(counts[written]))
 
     def of(self, kind: str, *names: str) -> str:
         # Call ids are no secret (clients show, log and share conversations): the client is part of the key.

@@ -98,13 +98,13 @@ class ResponseFront:
         Raises `BadRequest`, `NotFound`, `Unprocessable` or `StoreUnavailable` before the first event.
         """
         note_end: Callable[[str], None] | None = None
-        turns, asked = self.pipeline.turns, current_turn.get()
+        turns, turn_request = self.pipeline.turns, current_turn.get()
         in_conversation = request.conversation is not None and not request.background
-        if in_conversation and turns is not None and asked is not None:
-            response_id = turns.find(client, asked).response
+        if in_conversation and turns is not None and turn_request is not None:
+            response_id = turns.find(client, turn_request).response
             if response_id and (known := self.stored.find(client, response_id)) is not None:
                 return self._repeated(client, request, known.response)
-            note_end = partial(turns.note_response, client, asked)
+            note_end = partial(turns.note_response, client, turn_request)
         read = self._read(client, request, input_items, order=order)
         answer_request, input_items, tools = (
             read.answer_request,

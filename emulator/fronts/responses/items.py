@@ -65,7 +65,7 @@ def parse(
         item if isinstance(item, tuple) else tuple(_parse(item, f"{place}[{n}]"))
         for n, item in enumerate(lookup.parts)
     ]
-    lookup.keep(parsed)
+    lookup.store(parsed)
     return [*chain.from_iterable(parsed)]
 
 

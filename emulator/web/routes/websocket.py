@@ -4,8 +4,8 @@
                            message and answer
 
 The connection has a thread of its own, as a stream has, which waits for its end; a second one that reads
-(simple-websocket) and dispatches each message immediately; and one for each open lane. Its end, whoever
-closed it, ends the work for it.
+(simple-websocket) and dispatches each message immediately; and one for each open lane. Its end, by either
+side, ends the work for it.
 """
 
 from __future__ import annotations
