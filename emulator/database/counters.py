@@ -30,7 +30,7 @@ TABLES = (
         "until DOUBLE PRECISION NOT NULL)"
     ),
 )
-"""The version before counts requests in the table ``hits``."""
+"""The version before counts requests in a table of their times, which stays unused."""
 _WINDOW_SECONDS = 60.0
 _MOVED = "CASE WHEN rates.free > {clock} THEN rates.free ELSE {clock} END + :share"
 _HIT = (
