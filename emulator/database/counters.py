@@ -11,6 +11,7 @@ While the database fails, each process counts for itself in its own memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -73,6 +74,10 @@ class Rate(NamedTuple):
     """Until it may send one request."""
 
 
+counted_alone: ContextVar[bool] = ContextVar("counted_alone", default=False)
+"""Whether the limits of the current request were counted by this process alone."""
+
+
 class Counters:
     """Safe to share between threads."""
 
@@ -120,6 +125,7 @@ class Counters:
             return count(database)
         except DatabaseFailed as error:
             metrics.LIMITS_ALONE.inc()
+            counted_alone.set(True)
             log.warning("the database is unavailable: this process counts alone", reason=str(error))
             return count(own)
 

@@ -13,6 +13,7 @@ from emulator.core.events import (
     CodeFinished,
     Finish,
     HostedCallStarted,
+    RefusalDelta,
     RelayedChunk,
     ToolCall,
     UpstreamAccepted,
@@ -60,6 +61,8 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             trace.call_count += 1
             if len(trace.hosted) < _MAX_STORED:
                 trace.hosted.append(name)
+        case RefusalDelta():
+            _note_refusal(trace)
         case CodeFinished():
             if len(trace.cells) < _MAX_STORED:
                 trace.cells.append(event)
@@ -68,6 +71,10 @@ def _record_event(trace: Trace, event: AnswerEvent) -> None:
             return
     if trace.first_output is None:
         trace.first_output = trace.now()
+
+
+def _note_refusal(trace: Trace) -> None:
+    trace.add_note("refusal", "The model refused to answer, in a field of its own.")
 
 
 def _note_end(trace: Trace) -> None:
@@ -110,5 +117,7 @@ def _record_chunk(trace: Trace, event: RelayedChunk) -> None:
         trace.first_output = trace.now()
     for choice in event.chunk.get("choices") or ():
         trace.finish_reason = choice.get("finish_reason") or trace.finish_reason
+        if (choice.get("delta") or {}).get("refusal"):
+            _note_refusal(trace)
     if event.call is not None:
         _record_call(trace, event.call)

@@ -22,6 +22,7 @@ NoteKind = Literal[
     "no-better-reply",
     "cut-off",
     "filtered",
+    "refusal",
     "calls-forbidden",
     "needs-approval",
     "client-left",
@@ -36,7 +37,7 @@ NoteKind = Literal[
 EXPLAINS_NO_CALL: frozenset[NoteKind] = frozenset(
     (
         "call-in-words", "call-in-code", "call-in-table", "call-in-reasoning", "no-call",
-        "unknown-name", "shown", "asked", "repaired", "no-better-reply", "cut-off", "filtered",
+        "unknown-name", "shown", "asked", "repaired", "no-better-reply", "cut-off", "filtered", "refusal",
         "calls-forbidden", "client-left",
     )
 )  # fmt: skip

@@ -18,6 +18,7 @@ from emulator.core.client_disconnect import ClientDisconnect
 from emulator.core.client_keys import grant_of
 from emulator.core.errors import EmulatorError
 from emulator.core.events import new_id
+from emulator.database.counters import counted_alone
 from emulator.hosted.credentials import body_without_credentials
 from emulator.traces import Trace, Traces
 from emulator.web.middleware.in_flight import RequestInFlight
@@ -54,6 +55,10 @@ class Recording:
             grant_of(flight.client).name,
         )
         traces.current.set(trace)
+        if counted_alone.get():
+            counted_alone.set(False)
+            words = "Its limits were counted by this process alone: the database was unavailable."
+            trace.add_note("limit-open", words)
 
     def record_response(self, flight: RequestInFlight, trace: Trace, response: Response) -> None:
         """Record the response, and finish the trace at its end."""

@@ -12,7 +12,7 @@ from tests.support.hosted import HostedFunctions
 from tests.support.inspected import HELLO, Inspected, shown
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, post_bytes, read_until
-from tests.support.scripted import Reply, ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream, sse
 from tests.support.tools import GET_WEATHER, SEND_MAIL, function, strings
 
 CALL = '```tool_code\nget_weather(location="Oslo")\n```'
@@ -24,6 +24,8 @@ NO = Reply(status=400, body={"error": {"message": "too long"}})
 INTERPRETER: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
 BUY = function("buy", strings("article"))
 SHOP = {"type": "mcp", "server_label": "shop"}
+REFUSAL = {"id": "c", "choices": [{"index": 0, "delta": {"refusal": "No."}, "finish_reason": None}]}
+STOP = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 
@@ -183,6 +185,13 @@ WHY: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], list[str]]] = [
         {},
         {},
         ["repaired", 'missing argument "location"', "no-better-reply"],
+    ),
+    (
+        "a native model's refusal",
+        [Reply(frames=[sse(REFUSAL), sse(STOP), b"data: [DONE]\n\n"])],
+        {},
+        NATIVE,
+        ["refusal", "refused to answer"],
     ),
     (
         "refused natively",

@@ -260,6 +260,8 @@ def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
             assert send(*chat)[0] == 200
             answered = send(*asked)
             assert answered[0] == 200 and "x-ratelimit-limit-requests" in answered[1]
+            kinds = answered[1]["x-emulator-notes"].split(", ")
+            assert {"limit-open", "not-stored"} <= {*kinds}
             assert "emulator_limits_alone_total 0.0" not in read_page(f"{url}/metrics")
             status, _, gone = send(f"{url}/v1/responses/{first}")
             assert (status, set(gone["error"])) == (503, {"message", "type", "param", "code"})
