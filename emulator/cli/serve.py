@@ -68,7 +68,7 @@ def serve(configuration: Configuration) -> None:
         from emulator.web.server.master import Server
 
         if settings.local_model:
-            settings = _with_local_model(settings, cleanup)
+            settings = with_local_model(settings, cleanup)
 
         def on_ready(app: Flask, first: bool) -> None:
             if settings.workers > 1:
@@ -144,7 +144,7 @@ def _check_files(settings: Settings) -> None:
             raise CannotServe(f"client_keys_file: {error}") from error
 
 
-def _with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
+def with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
     """Start the embedded model and return settings that use it as the upstream. ``cleanup`` stops it."""
     from emulator.upstream import local_model
 
