@@ -81,7 +81,7 @@ SERVERS: tuple[ServerKind, ...] = (
         key="chat_template",
         schema_field="json_schema",
         port=8080,
-        window_setting="start it with --ctx-size 32768 for each slot of --parallel",
+        window_setting="start it with --ctx-size 32768",
     ),
     ServerKind(
         "LM Studio",

@@ -79,7 +79,7 @@ SERVERS: dict[str, tuple[dict[str, Any], Reply, list[str]]] = {
             'call works model.gguf: track_parcel(number="7Q-4481"), after N s',
             "native tools works none: this proxy makes the calls",
             "window weak 8,192 tokens, too few for coding agents",
-            "fix: start it with --ctx-size 32768 for each slot of --parallel",
+            "fix: start it with --ctx-size 32768",
         ],
     ),
     "vLLM": (
