@@ -1,4 +1,4 @@
-"""The blocks of docs/other-programs.md have the form that their programs read; the proxy's side of them works."""
+"""The blocks of docs/other-programs.md have the form that programs read; the proxy accepts their requests."""
 
 from __future__ import annotations
 
