@@ -28,8 +28,12 @@ env-%:
 	@[ "$(SYSTEM_PYTHON)" ] || { echo "$(or $(PYTHON),no python3 on PATH) is not Python 3.11 or newer with its venv module." >&2; \
 	    echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or use make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(SYSTEM_PYTHON)" scripts/environments.py $*
-help: ## list the targets
-	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / && $$1 != "help" { printf "  make %-23s %s\n", $$1, $$2 }' Makefile
+# The first two groups with a line for each target, the others by name: that fits a screen.
+help:
+	@awk -F ':.*## ' '/^##@ / { group++; printf "%s%s:", (group > 1 ? "\n" (group < 4 ? "\n" : "") : ""), substr($$0, 5) } !/^[a-z-]+:.*## / { next } \
+	    group < 3 { printf "\n  make %-13s %s", $$1, $$2; next } { printf " %s", $$1 } END { print "\nmake help-all describes each, and the benchmarks" }' Makefile | fmt -s -w 100
+help-all: # describe every target
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' Makefile
 	@echo "Benchmarks, each a module of benchmarks/: make $(BENCHMARKS:%=bench-%)" | fmt -120
 
 ##@ Use
@@ -39,7 +43,7 @@ run: env-run env-sandbox ## start the proxy (without a configured upstream: on t
 run-embedded: env-run env-local
 	@echo "No upstream is configured (docs/settings.md), so the proxy uses the embedded model." >&2
 	@exec $(PY) app.py --local-model $(SETTINGS)
-interpreter: env-run env-interpreter ## like run, with a code interpreter (numpy, pandas, matplotlib ...) in every chat
+interpreter: env-run env-interpreter ## like run, with a code interpreter (numpy, pandas ...) in every chat
 	@exec $(MAKE) run ARGS="--interpreter on $(ARGS)"
 demo: env-run env-local env-sandbox ## send one request to the embedded model and print its tool calls
 	@exec $(PY) examples/demo.py $(ARGS)
@@ -48,18 +52,18 @@ demo: env-run env-local env-sandbox ## send one request to the embedded model an
 # What takes most of the time of `make test` needs kernels or servers in processes of their own; CI runs it.
 SLOW := sandbox/fences sandbox/kernel sandbox/test_escape.py sandbox/test_cells.py sandbox/test_soak.py interpreter web/server first_day \
     project/test_examples.py programs/test_restart.py programs/test_random_law.py web/routes/test_openapi.py web/routes/test_sessions.py
-check: lint ## run before a commit: lint, and every third of the tests that start no servers (3 minutes)
+check: lint ## lint, and a third of the tests without servers: before a commit (3 minutes)
 	@exec $(MAKE) test TEST_PROCESSES=3 ARGS="--slice 3" TESTS="not slow and " ELSEWHERE="$(ELSEWHERE) $(SLOW:%=--ignore=tests/%)"
 test: env-dev env-interpreter env-sandbox ## run the test suite (needs no model)
 	@$(SUITE) "$(TESTS)not live and not nightly and not faults" $(SHARED_OUT) $(ARGS)
 # The suite runs on the Python of $(VENV), this slice on the others: what reads Python, runs it, or depends on what CPython does.
 PYTHONS_SLICE := tests/sandbox/programs tests/sandbox/test_parsing.py tests/sandbox/inside tests/tools tests/web/server/test_server.py
-test-pythons: env-run env-sandbox ## test a slice on each other Python that is installed (pyenv's, Debian's)
+test-pythons: env-run env-sandbox ## test a slice on each other Python that is installed
 	@failed=0; while read -r version python; do [ -e $(VENV)/bin/python$$version ] || \
 	    $(MAKE) python-slice VENV=.venv-$$version PYTHON="$$python" </dev/null || failed=1; done < <(.ci/pythons); exit $$failed
 python-slice: env-dev
 	@$(PYTEST) -m "not nightly" $(PYTHONS_SLICE) $(SHARED_OUT) $(ARGS)
-lint: env-dev ## check formatting, ruff, mypy, the import contracts between rooms, names, pages and the wheel
+lint: env-dev ## check formatting, types, imports between rooms, names, pages and the wheel
 	@$(PY) -m ruff format --check . && $(PY) -m ruff check . && $(PY) -m mypy && $(VENV)/bin/lint-imports --no-logo && $(PYTEST) tests/repository
 format: env-dev ## format the code and apply ruff's fixes
 	@$(PY) -m ruff check --fix-only . && $(PY) -m ruff format .
@@ -69,7 +73,7 @@ docs: env-site ## build the pages of docs/ as a site in build/site; broken links
 	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict $(ARGS) && echo "build/site/index.html"
 pages: env-dev ## write docs/formats.md and the table in docs/settings.md
 	@$(PY) -m tests.support.format_table && $(PY) -m tests.support.settings_table
-fuzz: env-dev ## send 6000 mutated client requests, 3000 mutated replies of upstreams, and schemathesis to all routes: none may cause a 500
+fuzz: env-dev ## send mutated requests and replies to all routes: none may cause a 500
 	@FUZZ_REQUESTS=$${FUZZ_REQUESTS:-6000} FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-30} FUZZ_CHUNKS=$${FUZZ_CHUNKS:-3000} \
 	    $(PYTEST) tests/web/routes/test_fuzz.py tests/web/routes/test_openapi.py tests/upstream/test_odd_chunks.py -s --timeout 1800 $(ARGS)
 clean: ## remove everything that make created, including the virtual environments
@@ -130,7 +134,7 @@ test-deploy: env-dev env-deploy ## validate deploy/ and .github/ with the schema
 	@SCHEMA_PROGRAMS=$(abspath .venv-deploy)/bin $(PYTEST) tests/deploy $(ARGS)
 
 ##@ Measure
-bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> docs/performance.md (ARGS=--smoke: briefly)
+bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> benchmarks/results.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
 BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-multi-turn
 $(BENCHMARKS:%=bench-%): bench-%: env-dev env-interpreter env-local env-bench env-sandbox

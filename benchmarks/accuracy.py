@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import openai
 
 from app import create_app
 from benchmarks.cases import HALVES, TOOLS, Case, Json, judge
+from benchmarks.report import RESULTS, write_section
 from emulator.core import logs
 from emulator.settings.settings import Settings
 from emulator.upstream import local_model
@@ -33,8 +32,6 @@ from tests.support.serving import serve
 Calls = list[tuple[str, Mapping[str, Json]]]
 Ask = Callable[[Case], Calls]
 
-PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
-MARKERS = "<!-- measured: begin -->", "<!-- measured: end -->"
 MAX_TOKENS = 96
 
 JSON_PROMPT = """\
@@ -179,16 +176,6 @@ def table(scores: Sequence[Score]) -> str:
     return "\n".join([*head, *(score.row() for score in scores)])
 
 
-def write(text: str) -> None:
-    """Put `text` between the markers of docs/accuracy.md."""
-    page = PAGE.read_text()
-    begin, end = MARKERS
-    between = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not between.search(page):
-        raise SystemExit(f"{PAGE} lacks the markers {begin} and {end}")
-    PAGE.write_text(between.sub(lambda _: f"{begin}\n{text}\n{end}", page))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base-url", help="URL of a running llama.cpp server")
@@ -211,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
     print(table(scores))
     if not (options.no_write or options.half or options.only):
-        write(table(scores))
+        write_section(RESULTS, "accuracy", table(scores))
 
 
 if __name__ == "__main__":

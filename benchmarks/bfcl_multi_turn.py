@@ -1,4 +1,4 @@
-"""BFCL's multi-turn cases through the proxy, with its Python classes as the world -> docs/programs.md.
+"""BFCL's multi-turn cases through the proxy, with its Python classes as the world -> results.md.
 
     python -m benchmarks.bfcl_multi_turn [--every 20] [--order dataflow] [--style loop] [--protocol messages]
 
@@ -27,14 +27,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, get_args
 
 import anthropic
 import openai
 
 from app import create_app
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from emulator.core import logs
 from emulator.settings.settings import Order, Settings
 from emulator.tools.problems import BindError
@@ -42,7 +41,6 @@ from emulator.tools.toolset import Toolset
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve
 
-DOCS = Path(__file__).parent.parent / "docs"
 LAST_WORDS = "Done."
 MOST_REQUESTS = 100
 
@@ -507,7 +505,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report(cases, found))
     whole = not (options.only or options.style or options.order or options.protocol)
     if options.every == 1 and whole:
-        write_section(DOCS / "programs.md", "bfcl-multi-turn", report(cases, found))
+        write_section(RESULTS, "bfcl-multi-turn", report(cases, found))
     return 1 if wrong else 0
 
 

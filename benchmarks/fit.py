@@ -1,4 +1,4 @@
-"""The embedded model's rows in docs/models.md: `tool-emulator fit` in a process of its own.
+"""The embedded model's rows in results.md: `tool-emulator fit` in a process of its own.
 
 python -m benchmarks.fit [--minutes 10]
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 
 ROOT = Path(__file__).parent.parent
 # A reply of this model that is longer than that is a repetition.
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     print(run.stdout)
     if run.returncode == 0:
-        write_section(ROOT / "docs" / "models.md", "embedded", run.stdout)
+        write_section(RESULTS, "embedded", run.stdout)
     return run.returncode
 
 

@@ -1,4 +1,4 @@
-"""What hosted calls save and cost: a chain of MCP calls in one program, or one call a turn -> docs/mcp.md.
+"""What hosted calls save and cost: a chain of MCP calls in one program, or one call a turn -> results.md.
 
     python -m benchmarks.hosted [--instant]
 
@@ -25,7 +25,7 @@ import openai
 from mcp.server import MCPServer
 
 from app import create_app
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from benchmarks.turns import LAST_WORDS, Cost, Model, paced, prompt, tokens, written
 from emulator.core import logs
 from emulator.core.protocol import ChatCompletionRequest
@@ -35,7 +35,7 @@ from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.serving import serve
 from tests.support.tools import function, strings
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
 ROUNDS = 30
 """Measurements of the time of a call; the fastest counts."""
 SERVER = {"type": "mcp", "server_label": "web"}
@@ -120,7 +120,7 @@ def settings(upstream: ScriptedUpstream) -> Iterator[Settings]:
         yield Settings(
             base_url=upstream.base_url,
             database=f"{folder}/programs.sqlite",
-            mcp={"web": command | {"env": {"PYTHONPATH": str(DOCS.parent)}}},
+            mcp={"web": command | {"env": {"PYTHONPATH": str(ROOT)}}},
         )
 
 
@@ -207,7 +207,7 @@ def main() -> None:
     table = report(instant=options.instant)
     print(table)
     if not options.instant:
-        write_section(DOCS / "mcp.md", "hosted", table)
+        write_section(RESULTS, "hosted", table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a local server must read anew for each reply of a long conversation -> README.md, docs/performance.md.
+"""What a local server must read anew for each reply of a long conversation -> results.md.
 
     python -m benchmarks.prefix [--turns 20]
 
@@ -29,14 +29,13 @@ from urllib.parse import urlsplit
 
 import openai
 
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from emulator.upstream import local_model
 from tests.support.agents import converse
 from tests.support.processes import proxy
 from tests.support.scripted import Body, Reply, ScriptedUpstream
 from tests.support.tools import function, strings
 
-ROOT = Path(__file__).parents[1]
 Json = dict[str, Any]
 TOOLS = [
     function("read_file", strings("path", optional=("offset", "limit"))),
@@ -229,7 +228,7 @@ def main() -> None:
         "",
         "First token, late: the median of the second half of the turns; all: the sum of all turns; seconds.",
     ]
-    write_section(ROOT / "docs" / "performance.md", "prefix", "\n".join(table))
+    write_section(RESULTS, "prefix", "\n".join(table))
 
 
 if __name__ == "__main__":

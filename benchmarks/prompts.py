@@ -1,4 +1,4 @@
-"""Tokens of the prompt that offers tools, compared with the Hermes template -> docs/performance.md.
+"""Tokens of the prompt that offers tools, compared with the Hermes template -> results.md.
 
     python -m benchmarks.prompts
 
@@ -17,7 +17,7 @@ from typing import Any
 import urllib3
 
 from benchmarks.cases import TOOLS
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from emulator.answering.ways.way import PYTHON
 from emulator.conversation.call_policy import CallPolicy
 from emulator.conversation.profiles import choose
@@ -115,7 +115,7 @@ def main() -> None:
 
         text = table(count)
     print(text)
-    write_section(ROOT / "docs" / "performance.md", "prompts", text)
+    write_section(RESULTS, "prompts", text)
 
 
 if __name__ == "__main__":

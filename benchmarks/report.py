@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+RESULTS = Path(__file__).parent / "results.md"
+"""The page of the tables that are too long for docs/."""
+
 
 def write_section(path: Path, name: str, text: str) -> None:
-    """Replace what stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` in `path`.
+    """Replace the text between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->`` in `path`.
 
     A page without the markers gets them at its end, a missing page is made.
     """

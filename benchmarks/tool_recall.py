@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from benchmarks.bfcl import DOCS
 from benchmarks.bfcl_truth import CALLING, Case, load
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from emulator.tools.search import ToolIndex
 from emulator.tools.tool import Tool
 from emulator.tools.toolset import SchemaError, Toolset
@@ -74,9 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures = ", ".join(f"{count / total:.3f} among {shown}" for shown, count in found.items())
     unrelated = missed["foreign"] + missed["unrelated"]
     write_section(
-        DOCS / "accuracy.md",
+        RESULTS,
         "tool-recall",
-        "## Tools found by words\n\n"
         f"Recall of the functions that {len(cases):,} cases of bfcl-eval {version('bfcl-eval')} call, in a"
         f" pool of {options.pool} of its functions: {figures} best matches for the request"
         f" (`make bench-tool-recall`). {unrelated} functions share no word with their request"

@@ -1,4 +1,4 @@
 """CPU, memory and delay that the proxy adds, compared with other servers:
 
-`make bench` -> docs/performance.md.
+`make bench` -> results.md.
 """

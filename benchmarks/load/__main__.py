@@ -1,4 +1,4 @@
-"""What the proxy adds to a request: `make bench`, or `python -m benchmarks.load`. Writes docs/performance.md.
+"""What the proxy adds to a request: `make bench`, or `python -m benchmarks.load`. Writes results.md.
 
 How this is measured:
 
@@ -42,9 +42,8 @@ from benchmarks.load.measure import (
     first_chunk_added,
     grows,
 )
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 CALLS = (5, 20, 60, 120)
 SERVERS = ("bare", "reparsed", "proxy", "litellm")
 RATIOS = (
@@ -62,7 +61,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="less than 40 s; writes nothing")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--streams", type=int, default=1000, help="slow streams to hold")
-    parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
+    parser.add_argument("--no-write", action="store_true", help="leave results.md alone")
     parser.add_argument(
         "--baseline",
         type=Path,
@@ -126,7 +125,7 @@ def main() -> None:
         streams.summary(),
     ]
     if not options.no_write:
-        write_section(PAGE, "bench", "\n".join(page))
+        write_section(RESULTS, "bench", "\n".join(page))
         _STORED.write_text(json.dumps(ratios, indent=1) + "\n", "utf-8")
 
 

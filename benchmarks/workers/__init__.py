@@ -1,1 +1,1 @@
-"""How much load a core, a second worker and a GiB can serve: `make bench-workers` -> docs/scaling.md."""
+"""How much load a core, a second worker and a GiB can serve: `make bench-workers` -> results.md."""

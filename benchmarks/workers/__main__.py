@@ -1,4 +1,4 @@
-"""How much load a core, a second worker and a GiB can serve: `make bench-workers`. Writes docs/scaling.md.
+"""How much load a core, a second worker and a GiB can serve: `make bench-workers`. Writes results.md.
 
 How this is measured, in three minutes:
 
@@ -28,14 +28,12 @@ import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from benchmarks.load import servers, slow_streams
-from benchmarks.report import write_section
+from benchmarks.report import RESULTS, write_section
 from benchmarks.workers import load, model, rounds
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 SHORT = slow_streams.Pace(chunks=6, apart=0.5, spread=2.0)
 LONG = slow_streams.Pace(chunks=20, apart=0.5, spread=2.0)
 STREAMS = 200
@@ -87,7 +85,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--no-write", action="store_true", help="do not write docs/scaling.md")
+    parser.add_argument("--no-write", action="store_true", help="do not write results.md")
     options = parser.parse_args()
     began, busy = datetime.now(UTC), os.getloadavg()[0]
     if not load.light():
@@ -125,7 +123,7 @@ def main() -> None:
     ]
     print(*lines, sep="\n")
     if not options.no_write:
-        write_section(PAGE, "capacity", "\n".join(lines))
+        write_section(RESULTS, "capacity", "\n".join(lines))
 
 
 def _cost_table(costs: model.Costs) -> list[str]:

@@ -1,9 +1,10 @@
-"""The commands of `tool-emulator`: serve, doctor, mcp, upstream, explain, fit, run, keys.
+"""The commands of `tool-emulator`: serve, check, doctor, mcp, explain, fit, run, keys.
 
     commands          read the command line and call the command
     serve             open what the settings name, and run the server
     start_messages    what a start prints
     interrupts        what Ctrl-C does, before and while a command works
+    check             report what the model servers are and can do
     fit/              measure which way of calling tools suits a model
     terminal/         start a coding agent with a proxy of its own
 

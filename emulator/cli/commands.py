@@ -1,9 +1,9 @@
 """The command line: read the settings and run the named command.
 
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
+tool-emulator check [URL] [--model MODEL]
 tool-emulator doctor
 tool-emulator mcp
-tool-emulator upstream [--ask]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator fit [--model MODEL] [--minutes N] [--write]
 tool-emulator run AGENT [-- ARGS]
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,12 +26,13 @@ from emulator.cli.interrupts import INTERRUPTED, raise_on_signals
 
 if TYPE_CHECKING:
     from emulator.settings.configuration import Configuration
+    from emulator.settings.settings import Settings
 
 USAGE = """\
 {program} [serve] [settings]          serve the proxy
+{program} check [URL] [settings]      try the model server with a call; without URL, find one
 {program} doctor [settings]           show which engines, fences and MCP servers work
 {program} mcp [settings]              show the tools of the MCP servers, and what is wrong with them
-{program} upstream [--ask] [settings] show the upstream and what chose it; --ask: which server answers
 {program} explain TOOLS.json          show what a model sees, and how a reply is read; see explain --help
 {program} fit [settings]              measure which way of calling tools suits a model; see fit --help
 {program} run AGENT [-- ARGS]         start codex, claude, copilot or another; see run --help
@@ -44,7 +46,7 @@ Precedence: command line > EMULATOR_* > emulator.toml > DEEPSEEK_API_KEY, OPENAI
 """
 
 NOT_CONFIGURED = 3
-"""The exit code of ``upstream`` if no setting and no variable names one."""
+"""The exit code of ``check`` if no setting and no variable names an upstream."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -144,22 +146,70 @@ def _mcp(arguments: Sequence[str]) -> int:
     return 0 if all(report.is_sound for report in reports) else 1
 
 
-def _upstream(arguments: Sequence[str]) -> int:
-    """Show the configured upstream. Returns 0, 1 if it was asked and none answers, or `NOT_CONFIGURED`."""
-    settings = [argument for argument in arguments if argument != "--ask"]
-    configuration = _configuration(settings, options=["ask"])
-    print(configuration.upstream)
-    if "--ask" in arguments and not configuration.settings.local_model:
-        from emulator.core import logs
-        from emulator.settings.redaction import redactor
-        from emulator.upstream.reachability import describe_upstreams
+def _check(arguments: Sequence[str]) -> int:
+    """Report what the upstreams are and can do. Returns 0, 1 if one is not usable, or `NOT_CONFIGURED`."""
+    from emulator.settings.command_line import OptionParser
 
-        hide = redactor(configuration.settings)
-        logs.configure("error", hide=hide)  # the check's warnings say what is printed here
-        described = [*describe_upstreams(configuration.settings)]
-        print(hide("\n".join(line for line, _ in described)))
-        if configuration.upstream_is_configured and not any(answers for _, answers in described):
-            return 1
+    if arguments and not arguments[0].startswith("-"):
+        arguments = ["--base-url", *arguments]
+    parser = OptionParser(prog=f"{_program()} check", add_help=False, allow_abbrev=False)
+    parser.add_argument("--model", default="")
+    options, rest = parser.parse_known_args(arguments)
+    configuration = _configuration(rest, options=["model"])
+    settings = configuration.settings
+    from emulator.cli import check
+    from emulator.cli.serve import CannotServe, with_local_model
+    from emulator.core import logs
+    from emulator.core.errors import EmulatorError
+    from emulator.settings.redaction import redactor
+
+    hide = redactor(settings)
+    logs.configure("error", hide=hide)  # the report says what would be logged
+    raise_on_signals()
+    if not configuration.upstream_is_configured:
+        _check_usual_places(settings)
+        return NOT_CONFIGURED
+    print(configuration.upstream, flush=True)
+    is_usable = True
+    with ExitStack() as cleanup:
+        try:
+            if settings.local_model:
+                settings = with_local_model(settings, cleanup)
+            for report in check.examine(settings, options.model):
+                title = f"\n{report.name}\n" if settings.upstreams else ""
+                print(f"{title}{hide(str(report))}", flush=True)
+                is_usable &= report.is_usable
+        except CannotServe as error:
+            _exit_with(str(error), code=error.code)
+        except EmulatorError as error:
+            _exit_with(error.message)
+    return 0 if is_usable else 1
+
+
+def _check_usual_places(settings: Settings) -> None:
+    """Look for a model server on this machine, and report what was found."""
+    from emulator.cli import check
+
+    places = check.usual_places(settings)
+    found = False
+    for url in check.find_servers(settings, places):
+        found = True
+        [report] = check.examine(settings.model_copy(update={"base_url": url}))
+        print(f"{report}\nTo use it: --base-url {url}\n", flush=True)
+    if not found:
+        tried = "\n".join(f"  {url} ({name})" for url, name in places.items())
+        print(
+            f"No upstream is configured, and no model server answers at\n{tried}\n"
+            "Start one, or name yours, check http://HOST:PORT/v1. --local-model needs none."
+        )
+
+
+def _upstream(arguments: Sequence[str]) -> int:
+    """The earlier name of ``check``. Without ``--ask`` it asks nothing and only shows what is configured."""
+    if "--ask" in arguments:
+        return _check([argument for argument in arguments if argument != "--ask"])
+    configuration = _configuration(arguments, options=["ask"])
+    print(configuration.upstream)
     return 0 if configuration.upstream_is_configured else NOT_CONFIGURED
 
 
@@ -230,6 +280,7 @@ def _keys(arguments: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
+    "check": _check,
     "doctor": _doctor,
     "mcp": _mcp,
     "upstream": _upstream,

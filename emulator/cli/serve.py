@@ -70,7 +70,7 @@ def serve(configuration: Configuration) -> None:
         from emulator.web.server.master import Server
 
         if settings.local_model:
-            settings = _with_local_model(settings, cleanup)
+            settings = with_local_model(settings, cleanup)
 
         prepared = _prepare_stores(settings, folder)
 
@@ -109,6 +109,7 @@ def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
     example request."""
     # Later, with all descriptors in use, an import would fail.
     import emulator.upstream.client  # noqa: F401
+    from emulator.interpreter.engines import warn_of_place
 
     services: Services = app.extensions["emulator"]
     services.reachability.start_check()
@@ -119,6 +120,7 @@ def _start_worker(app: Flask, settings: Settings, first: bool) -> None:
         logs.show(start_messages.stored(settings, is_kept=services.stores.is_kept))
         model = services.reachability.model(_MODELS_SECONDS) or "any"
         logs.show(f"Try:\n\n{start_messages.first_request(settings, model)}")
+        warn_of_place(settings)
     # A full collection stops all threads while it visits every object: 0.1 to 0.4 s with 1,000 streams.
     # Frozen objects, which live as long as the process anyway, are not visited again; the higher thresholds
     # make collections of new objects rarer.
@@ -148,7 +150,7 @@ def _check_files(settings: Settings) -> None:
             raise CannotServe(f"client_keys_file: {error}") from error
 
 
-def _with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
+def with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:
     """Start the embedded model and return settings that use it as the upstream. ``cleanup`` stops it."""
     from emulator.upstream import local_model
 

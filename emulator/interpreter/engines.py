@@ -13,6 +13,7 @@ from sandbox.engine import Limits
 from sandbox.errors import SandboxUnavailable
 from sandbox.kernel.places import PLACES
 from sandbox.programs.server import ProgramServer
+from sandbox.report import first_problem
 
 if TYPE_CHECKING:
     from sandbox.kernel.engine import KernelEngine
@@ -39,6 +40,22 @@ def place_options(settings: Settings) -> dict[str, Any]:
         for option, name in PLACES[settings.sandbox].options.items()
         for value in [getattr(settings, name)]
     }
+
+
+def warn_of_place(settings: Settings) -> None:
+    """Log the reason if kernels cannot start in the sandbox that the operator chose: Docker or a gateway may
+    be stopped, and else the first cell would tell."""
+    if settings.interpreter == "on" or settings.sandbox == "bubblewrap":
+        return  # `InterpreterEngines.warm_up` logs it; or it is the default, which few need
+    problem = first_problem(PLACES[settings.sandbox].fences(place_options(settings)))
+    if problem is not None:
+        _warn(settings, problem)
+
+
+def _warn(settings: Settings, problem: SandboxUnavailable) -> None:
+    log.warning(
+        "code interpreter off", sandbox=settings.sandbox, reason=problem.reason, fix=problem.fix
+    )
 
 
 PRELOADED = ("numpy", "pandas", "matplotlib.pyplot")
@@ -84,7 +101,7 @@ class InterpreterEngines:
         try:
             self("1g").warm_up()
         except SandboxUnavailable as error:
-            log.warning("code interpreter off", reason=error.reason, fix=error.fix)
+            _warn(self._settings, error)
 
     def _open(self, memory_limit: str) -> KernelEngine:
         from sandbox.kernel.engine import KernelEngine

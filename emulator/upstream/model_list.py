@@ -14,6 +14,11 @@ _NO_CHAT = frozenset({"embedding", "embeddings", "rerank", "reranker", "moderati
 """Values of ``type`` in the lists of LM Studio, Together and others."""
 
 
+def chats(row: Mapping[str, Any]) -> bool:
+    """Return False if the list says that the model of ``row`` is for something else."""
+    return str(row.get("type")) not in _NO_CHAT
+
+
 def abilities(row: Mapping[str, Any], context_length: int) -> dict[str, Any]:
     """What to add to a model's ``row``: every model that chats can call tools here.
 
@@ -21,7 +26,7 @@ def abilities(row: Mapping[str, Any], context_length: int) -> dict[str, Any]:
     Studio's, ``max_context_length`` LM Studio's and Mistral's, ``context_window`` Groq's.
     """
     added: dict[str, Any] = {}
-    if str(row.get("type")) not in _NO_CHAT:
+    if chats(row):
         added["supported_parameters"] = _joined(row.get("supported_parameters"), _PARAMETERS)
         added["capabilities"] = _joined(row.get("capabilities"), _CAPABILITIES)
     if context_length:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import structlog
 
 from emulator.core import addresses
 from emulator.core.errors import UpstreamFailed
-from emulator.settings.settings import Settings
 from emulator.upstream.routes import Target
 from emulator.upstream.servers import (
     UNKNOWN,
@@ -89,6 +88,19 @@ class Reachability:
                 log.info("upstream %s answers", url)
         self._problems = problems
 
+    def describe(self, target: Target) -> tuple[str, bool]:
+        """Return the kind of server that the last check found, or the problem; and whether it is usable."""
+        url = addresses.shown_url(target.settings.base_url)
+        if reason := self._problems.get(url):
+            return _no_answer(url, reason), False
+        if hint := self.hints.get(url):
+            return f"{url} has no /models; {hint}", False
+        if reason := self.key_refusals.get(url):
+            return _key_refusal(url, reason), False
+        if target.settings.local_model:
+            return f"{url} is embedded", True
+        return f"{url} is {self.servers.get(url, 'a server of unknown kind')}", True
+
     def _check_once(self) -> None:
         try:
             self.check()
@@ -139,25 +151,3 @@ def _no_answer(url: str, reason: str) -> str:
 
 def _key_refusal(url: str, reason: str) -> str:
     return f"{url} refuses the key (--api-key): {reason}"
-
-
-def describe_upstreams(settings: Settings) -> Iterator[tuple[str, bool]]:
-    """Yield for each upstream its kind of server, or why it does not answer; and whether it answers."""
-    upstreams = Upstreams(settings)
-    try:
-        reachability = Reachability(upstreams)
-        reachability.check()
-        for target in upstreams.routes.targets:
-            url = addresses.shown_url(target.settings.base_url)
-            if reason := reachability.problems().get(url):
-                yield _no_answer(url, reason), False
-            elif hint := reachability.hints.get(url, ""):
-                yield f"{url} has no /models; {hint}", False
-            elif reason := reachability.key_refusals.get(url):
-                yield _key_refusal(url, reason), True
-            elif server := reachability.servers.get(url):
-                yield f"{url} is {server}", True
-            else:
-                yield f"{url} is a server of unknown kind", True
-    finally:
-        upstreams.close()

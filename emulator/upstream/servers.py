@@ -39,6 +39,10 @@ class ServerKind:
     """It loads a model when a request names it, with a context that shows only then."""
     schema_field: SchemaField = "off"
     """How it accepts a schema of calls: ``grammar`` in a row of ``[[profiles]]``."""
+    port: int = 0
+    """Where it listens by default on the machine of its user."""
+    window_setting: str = ""
+    """How its user gives a model a longer context."""
 
     def __str__(self) -> str:
         if self.schema_field == "off":
@@ -55,15 +59,29 @@ SERVERS: tuple[ServerKind, ...] = (
     ServerKind("Together", r"(?:^|\.)together\.(?:xyz|ai)"),
     ServerKind("Groq", r"(?:^|\.)groq\.com"),
     ServerKind(
-        "SGLang", owner="sglang", path="/get_server_info", key="tp_size", schema_field="json_schema"
+        "SGLang",
+        owner="sglang",
+        path="/get_server_info",
+        key="tp_size",
+        schema_field="json_schema",
+        port=30000,
+        window_setting="start it with --context-length 32768",
     ),
-    ServerKind("vLLM", owner="vllm", schema_field="json_schema"),
+    ServerKind(
+        "vLLM",
+        owner="vllm",
+        schema_field="json_schema",
+        port=8000,
+        window_setting="start it with --max-model-len 32768",
+    ),
     ServerKind(
         "llama.cpp",
         owner="llamacpp",
         path="/props",
         key="chat_template",
         schema_field="json_schema",
+        port=8080,
+        window_setting="start it with --ctx-size 32768",
     ),
     ServerKind(
         "LM Studio",
@@ -71,6 +89,8 @@ SERVERS: tuple[ServerKind, ...] = (
         path="/api/v0/models",
         key="data",
         schema_field="json_schema",
+        port=1234,
+        window_setting="load the model with a longer context: lms load MODEL --context-length 32768",
     ),
     ServerKind(
         "Ollama",
@@ -79,9 +99,16 @@ SERVERS: tuple[ServerKind, ...] = (
         key="version",
         loads_on_demand=True,
         schema_field="json_schema",
+        port=11434,
+        window_setting="OLLAMA_CONTEXT_LENGTH=32768 ollama serve",
     ),
     # Its model list says that all models belong to "me".
-    ServerKind("llama-cpp-python", owner="me", schema_field="json_object"),
+    ServerKind(
+        "llama-cpp-python",
+        owner="me",
+        schema_field="json_object",
+        window_setting="start it with --n_ctx 32768",
+    ),
 )
 UNKNOWN = ServerKind("unknown")
 

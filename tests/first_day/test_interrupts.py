@@ -22,7 +22,7 @@ COMMANDS = {
     ],
     "serve with workers": ["serve", "--port", "0", "--workers", "2"],
     "doctor": ["doctor", "--mcp", "silent=sleep 1000"],
-    "upstream": ["upstream", "--ask"],
+    "check": ["check"],
     "fit": ["fit"],
 }
 TRIES = [(0.0, "SIGINT"), (0.5, "SIGINT"), (1.0, "SIGTERM"), (2.0, "SIGINT"), (2.5, "SIGTERM")]

@@ -225,3 +225,30 @@ def test_kernels_that_do_not_work_are_reported_at_the_start(tmp_path: Path) -> N
         assert re.search("gateway|websockets", proxy.output)
         proxy.wait_for("}}]}'")
         assert "Traceback" not in proxy.output
+
+
+@pytest.mark.parametrize("interpreter", ["on", "off"])
+@pytest.mark.parametrize(
+    ("sandbox", "reason"),
+    [
+        (["docker"], "the Docker engine failed"),
+        (["gateway", "--gateway-url", "http://127.0.0.1:9"], "the URL does not answer"),
+    ],
+    ids=["docker", "gateway"],
+)
+def test_the_start_says_that_the_chosen_sandbox_is_not_there(
+    tmp_path: Path, sandbox: list[str], reason: str, interpreter: str
+) -> None:
+    """Without --interpreter on, only the first cell of a client said so."""
+    with served(
+        *("--port", "0", "--base-url", "http://127.0.0.1:9/v1", "--interpreter", interpreter),
+        *("--sandbox", *sandbox),
+        home=tmp_path,
+        variables={"DOCKER_HOST": f"unix://{tmp_path}/no-engine.sock"},
+    ) as proxy:
+        proxy.wait_for("code interpreter off")
+        proxy.wait_for("Try:")
+        events = [json.loads(line) for line in proxy.output.splitlines()]
+    [warning] = [event for event in events if event["event"] == "code interpreter off"]
+    assert warning["sandbox"] == sandbox[0]
+    assert reason in warning["reason"] and warning["fix"]

@@ -206,7 +206,7 @@ def test_a_running_proxy_shows_no_secret_of_its_settings(
             seen.append(fetch(url + path))
         seen.append(fetch(f"{url}/inspector/status/doctor", b"", operator, "POST"))
         printed = process.output
-    for command in (["doctor"], ["doctor", "--sandbox=docker"], ["mcp"], ["upstream", "--ask"]):
+    for command in (["doctor"], ["doctor", "--sandbox=docker"], ["mcp"], ["check"]):
         ended = command_line(*command, home=tmp_path, variables=VARIABLES)
         seen.append((ended.code, {}, f"{command}: {ended.out}{ended.err}".encode()))
     seen += [(0, {}, printed.encode()), (0, {}, asked.encode())]

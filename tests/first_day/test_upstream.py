@@ -66,7 +66,7 @@ def test_a_base_url_without_its_v1_is_guessed_at_and_named(tmp_path: Path) -> No
         status, answer = asked(f"{here}/v1/chat/completions", CHAT)
         assert status == 404
         assert f"({url}/chat/completions; did you mean {url}/v1?)" in answer["error"]["message"]
-        ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+        ended = command_line("check", url, home=tmp_path)
         assert (ended.code, ended.err) == (1, "")
         assert ended.out.endswith(f"{url} has no /models; did you mean {url}/v1?\n")
 
@@ -75,7 +75,7 @@ def test_the_report_on_an_upstream_without_tls_suggests_its_scheme(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
     url = upstream.base_url.replace("http:", "https:")
-    ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+    ended = command_line("check", url, home=tmp_path)
     assert (ended.code, ended.err) == (1, "")
     assert f"; does it speak http://, not https://? ({url}/models)\n" in ended.out
 

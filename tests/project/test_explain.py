@@ -150,7 +150,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert ended.value.code == 0
     printed = capsys.readouterr().out
-    for command in ("serve", "doctor", "upstream", "explain", "chat"):
+    for command in ("serve", "check", "doctor", "explain", "chat"):
         assert f" {command} " in printed.replace("[", " ").replace("]", " ")
 
 

@@ -192,3 +192,18 @@ def test_the_code_interpreter_does_not_run_in_chat_completions(
     without: dict[str, Any] = {"tools": openai.omit}
     assert "print(6 * 7)" in ask(start_proxy(), **without).choices[0].message.content
     assert ask(start_proxy(interpreter="on"), **without).choices[0].message.content == "It is 42."
+
+
+def test_the_context_is_full(start_proxy: Any, upstream: ScriptedUpstream) -> None:
+    url = start_proxy()
+    notes = []
+    for length in (40_000, 80_000):
+        upstream.reply(Reply("Hm.", usage={"prompt_tokens": 4096, "completion_tokens": 1}))
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client:
+            answer = client.chat.completions.with_raw_response.create(
+                model="m",
+                tools=[GET_WEATHER],
+                messages=[{"role": "user", "content": "x " * length}],
+            )
+        notes.append(answer.headers.get("x-emulator-notes") or "")
+    assert ["prompt-cut" in each for each in notes] == [False, True]

@@ -1,4 +1,4 @@
-"""What hostile programs try, and the result. The tests run these tables; docs/security.md shows them.
+"""What hostile programs try, and the result. The tests run these tables; escapes.md shows them.
 
 `python -m tests.sandbox.promises` writes the tables of the page. An attempt is the body of a function that
 may use `host` (facts of this machine) and `syscall`; it escapes if it returns something true. A control runs
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).with_name("escapes.md")
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def _rows(results: list[tuple[str, str]]) -> list[str]:
 
 
 def page() -> str:
-    """docs/security.md with current tables."""
+    """escapes.md with current tables."""
     lines: list[str] = []
     for area in dict.fromkeys(attempt.area for attempt in ATTEMPTS):
         results = [
@@ -264,21 +264,21 @@ def page() -> str:
             if attempt.area == area
         ]
         lines += [
-            f"\n### {area.capitalize()}\n",
+            f"\n## {area.capitalize()}\n",
             "| a program tries to | bubblewrap | docker | child | without a sandbox |",
             "|---|---|---|---|---|",
             *_rows(results),
         ]
     lines += [
-        "\n### System calls\n",
+        "\n## System calls\n",
         f"{len(REFUSED_CALLS)} are tried that a program in a kernel does not have (ENOSYS), such as "
         "`bpf`, `clone3`, `io_uring_setup`, `memfd_create`, `mount`, `ptrace`, `unshare` "
-        "([all](../tests/sandbox/promises.py)). In Docker the same; an engine before version 23 "
+        "([all](promises.py)). In Docker the same; an engine before version 23 "
         "answers EPERM.",
-        "\n### Limits and crashes\n",
+        "\n## Limits and crashes\n",
         f"{sum(map(len, (MEMORY, LOOPS, OUTPUT, DEATHS, ACTING)))} programs exhaust the memory, run or "
         "print forever, crash, or have values whose methods do so "
-        "([all](../tests/sandbox/promises.py)). Each ends with an error, in its own session alone.",
+        "([all](promises.py)). Each ends with an error, in its own session alone.",
     ]
     return _TABLES.sub(lambda _: "\n".join(lines) + "\n", PAGE.read_text())
 

@@ -553,7 +553,7 @@ def test_concurrent_sessions_share_no_files(kernel: KernelEngine) -> None:
         assert step == Finished("", False, "False")
 
 
-def test_the_security_page_shows_the_tables_of_these_tests() -> None:
+def test_the_page_of_escapes_shows_the_tables_of_these_tests() -> None:
     """`python -m tests.sandbox.promises` writes it."""
     assert PAGE.read_text() == page()
 

@@ -13,10 +13,10 @@ from flask import Flask, abort
 from structlog.testing import capture_logs
 
 from app import create_app
+from emulator.cli.check import examine
 from emulator.core import logs
 from emulator.settings.settings import Settings
 from emulator.upstream.client import OpenAIUpstream
-from emulator.upstream.reachability import describe_upstreams
 from emulator.upstream.routes import Routes
 from emulator.upstream.servers import SERVERS, UNKNOWN, identify_server
 from tests.support.command_line import command_line
@@ -51,6 +51,12 @@ def root() -> Iterator[Root]:
 
     with serve(app) as root.url:
         yield root
+
+
+def described(settings: Settings) -> tuple[str, bool]:
+    """The first line of the report of `check`, and whether the server answers."""
+    [report] = examine(settings)
+    return report.checks[0].detail, report.checks[0].ok
 
 
 @pytest.mark.parametrize("server", [s for s in SERVERS if s.path], ids=lambda s: s.name)
@@ -101,12 +107,12 @@ def test_the_command_names_the_kind_of_server(root: Root, tmp_path: Path) -> Non
     url = f"{root.url}/v1"
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "vllm"}]}}
     known = f'{url} is vLLM, which can constrain calls (grammar = "json_schema" in [[profiles]])'
-    ended = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
-    assert ended.out.splitlines() == [f"{url} (--base-url)", known]
+    ended = command_line("check", url, home=tmp_path)
+    assert [f"{url} (--base-url)", f"server  works  {known}"] == ended.out.splitlines()[:2]
     root.answers = {"/v1/models": {"data": [{"id": "m", "owned_by": "somebody"}]}}
     unknown = f"{url} is a server of unknown kind"
-    assert [*describe_upstreams(Settings(base_url=url))] == [(unknown, True)]
-    [(gone, answers)] = describe_upstreams(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
+    assert described(Settings(base_url=url)) == (unknown, True)
+    gone, answers = described(Settings(base_url="http://user:secret@127.0.0.1:1/v1"))
     assert gone.startswith("http://127.0.0.1:1/v1 does not answer: ") and not answers
 
 
@@ -127,7 +133,7 @@ def test_a_list_of_models_may_be_nonsense(root: Root, listing: Any, listed: list
         database=":memory:",
     )
     unknown = f"{root.url}/v1 is a server of unknown kind"
-    assert [*describe_upstreams(settings)] == [(unknown, True)]
+    assert described(settings) == (unknown, True)
     app = create_app(settings)
     try:
         models = app.test_client().get("/v1/models").json
@@ -141,14 +147,14 @@ def test_the_command_fails_without_an_answering_upstream_and_suggests_a_url(
 ) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     for order in (
-        ["--base-url", nowhere, "upstream", "--ask"],
-        ["upstream", "--ask", "--base-url", nowhere],
+        ["--base-url", nowhere, "check"],
+        ["check", nowhere],
     ):
         ended = command_line(*order, home=tmp_path)
         assert (ended.code, ended.out.count("does not answer"), ended.err) == (1, 1, "")
         assert ended.out.endswith(f"; did you mean {nowhere}/v1?\n")
     root.answers = {}
-    ended = command_line("upstream", "--ask", "--base-url", root.url, home=tmp_path)
+    ended = command_line("check", root.url, home=tmp_path)
     assert (ended.code, f"did you mean {root.url}/v1?" in ended.out) == (1, True)
 
 
@@ -156,14 +162,14 @@ def test_a_refused_key_names_the_flag_that_sets_it(root: Root) -> None:
     """Without a configured key the proxy sends one that no setting of the user's has."""
     url = f"{root.url}/v1"
     root.answers = {"/v1/models": ({"error": {"message": "Incorrect API key provided: lol"}}, 401)}
-    [(line, _)] = describe_upstreams(Settings(base_url=url))
+    line, _ = described(Settings(base_url=url))
     assert line.startswith(f"{url} refuses the key (--api-key): Incorrect API key provided")
 
 
 def test_the_start_says_what_an_unreachable_url_may_lack() -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     with capture_logs() as events:
-        [*describe_upstreams(Settings(base_url=nowhere))]
+        described(Settings(base_url=nowhere))
     [warning] = [event["event"] for event in events]
     assert warning.endswith(f"; did you mean {nowhere}/v1?")
 
@@ -176,7 +182,7 @@ def test_the_embedded_models_server_is_not_described(root: Root) -> None:
         for is_embedded, lines in ((False, 1), (True, 0)):
             settings = Settings(base_url=f"{root.url}/v1", local_model=is_embedded)
             with capture_logs() as events:
-                [*describe_upstreams(settings)]
+                described(settings)
             assert len(events) == lines
     finally:
         logs.configure("warning")

@@ -31,6 +31,7 @@ from emulator.cli.interrupts import INTERRUPTED, raise_on_signals
 from emulator.conversation.profiles import profile_of
 from emulator.core import logs
 from emulator.core.addresses import shown_url
+from emulator.core.controls import printable
 from emulator.core.errors import EmulatorError
 from emulator.core.tasks import tasks, version
 from emulator.rendering.model_template import NoTools, tools_prompt
@@ -60,7 +61,7 @@ def main(program: str, arguments: Sequence[str]) -> int:
 
     def say(text: str) -> None:
         if text:
-            print(_printable(text), file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
     try:
         configuration = read(rest, listens=False, options=vars(options))
@@ -112,7 +113,7 @@ def _fit(
     except (UpstreamAway, OSError) as error:
         code, problem = _STOPPED, f"{error}\nRun the command again to continue."
     report = run.report()
-    print(report.json() if options.json else _printable(str(report)), flush=True)
+    print(report.json() if options.json else printable(str(report)), flush=True)
     say(problem)
     if report.done < report.total and not problem:
         again = "Run the command again to continue." if len(report.missing) < len(ways) else ""
@@ -160,9 +161,10 @@ class _Run:
         }
         todo = [(task, way) for task in tasks() for way in possible]
         with (
-            open_pipelines(self.settings, possible, self.options.seconds) as pipelines,
+            open_pipelines(self.settings, possible, self.options.seconds) as new_pipeline,
             Progress(len(todo)) as progress,
         ):
+            pipelines = {way.name: new_pipeline() for way in possible}
             for task, way in todo:
                 known = self.outcomes.of(way.name)
                 if (way.name, task.id) not in self.outcomes.known and not self._gives_up(way.name):
@@ -255,11 +257,6 @@ def _ways(
         known = ", ".join(way.name for way in found)
         raise _Stop(f"--ways {unknown[0]}: there is no such way for this model; there are {known}")
     return [way for way in found if way.name in wanted]
-
-
-def _printable(text: str) -> str:
-    """``text`` without control characters: servers name models and word refusals."""
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def _with_local_model(settings: Settings, opening: ExitStack) -> Settings:

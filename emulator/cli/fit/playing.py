@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any
 
 from emulator import traces
@@ -43,9 +44,9 @@ class WayRefused(Exception):
 @contextmanager
 def open_pipelines(
     settings: Settings, ways: Sequence[MeasuredWay], seconds: float
-) -> Iterator[Mapping[str, Pipeline]]:
-    """Open a pipeline for each way; all share the upstreams and the program server. ``seconds``: limit of
-    one answer."""
+) -> Iterator[Callable[[], Pipeline]]:
+    """Yield what opens a pipeline for a way; all share the upstreams and the program server. ``seconds``:
+    limit of one answer."""
     alone = {"fallbacks": (), "breaker_failures": 0}  # another model's answers would not count
     rows = tuple(row.model_copy(update=alone) for row in settings.upstreams)
     profiles = (*(way.row() for way in ways), *settings.profiles)
@@ -60,15 +61,13 @@ def open_pipelines(
         database = open_database(":memory:")
         opening.callback(database.close)
         store = history_documents(database, settings.store_seconds)
-        yield {
-            way.name: Pipeline(
-                settings=settings,
-                upstreams=upstreams,
-                programs=programs,
-                store=store if settings.programs == "on" else None,
-            )
-            for way in ways
-        }
+        yield partial(
+            Pipeline,
+            settings=settings,
+            upstreams=upstreams,
+            programs=programs,
+            store=store if settings.programs == "on" else None,
+        )
 
 
 def play(
@@ -85,7 +84,7 @@ def play(
     has_words, is_cut_off, is_upstreams_fault, problem = False, False, False, ""
     began = time.monotonic()
     try:
-        for choice in _choices(pipeline, task, fields):
+        for choice in answers(pipeline, task, fields):
             calls += map(_call, choice["message"].get("tool_calls") or ())
             has_words = bool(choice["message"]["content"])
             is_cut_off = choice["finish_reason"] == "length"
@@ -126,7 +125,7 @@ def play(
     )
 
 
-def _choices(
+def answers(
     pipeline: Pipeline, task: Task, fields: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the model's answers. After each call, send the task's result. Raises `EmulatorError`."""
