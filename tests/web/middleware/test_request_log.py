@@ -69,6 +69,7 @@ def test_a_line_shows_the_outcome_of_an_answer_and_its_client(
         "upstream": "upstream",
         "state": "called",
         "calls": 1,
+        "notes": ["repaired"],
         "repairs": 1,
         "turns": 2,
         "turns_saved": 0,
