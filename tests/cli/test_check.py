@@ -117,13 +117,24 @@ def test_the_report_says_what_each_kind_of_server_can_do(
     assert (ended.code, lines(ended, url)) == (0, ["URL (--base-url)", *report])
 
 
+@pytest.mark.parametrize(
+    ("owner", "after"),
+    [
+        ("library", loaded("small", 4096)),
+        (
+            "organization_owner",
+            {"/api/v0/models": {"data": [{"id": "small", "loaded_context_length": 4096}]}},
+        ),
+    ],
+    ids=["Ollama", "LM Studio"],
+)
 def test_the_window_of_a_model_is_read_after_the_call_that_loads_it(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: ScriptedUpstream, tmp_path: Path, owner: str, after: dict[str, Any]
 ) -> None:
-    upstream.at_root = models("library", {"id": "small"})
+    upstream.at_root = models(owner, {"id": "small"})
 
     def answer(body: Body) -> Reply | str:
-        upstream.at_root |= loaded("small", 4096)
+        upstream.at_root |= after
         return NATIVE if "tools" in body else CALL
 
     upstream.default = answer
