@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,9 @@ class ServerReport:
         return all(check.ok for check in self.checks if check.needed)
 
     def __str__(self) -> str:
-        return printable(render(self.checks))
+        # A server chooses the names of its models and its errors, which must not look like lines of ours.
+        lines = [replace(check, detail=" ".join(check.detail.split())) for check in self.checks]
+        return printable(render(lines))
 
 
 def examine(settings: Settings, model: str = "") -> Iterator[ServerReport]:
@@ -164,16 +166,16 @@ def _call(settings: Settings, route: Route) -> Check:
         with open_pipelines(settings, (), _ANSWER_SECONDS) as new_pipeline:
             # The answer to the call's result needs no check.
             choice = next(answers(new_pipeline(), task, {"model": route.client_model}))
-        for made in choice["message"].get("tool_calls") or ():
-            function = made["function"]
+        for call in choice["message"].get("tool_calls") or ():
+            function = call["function"]
             calls.append((function["name"], json_codec.loads(function["arguments"])))
         words = choice["message"]["content"] or ""
     except EmulatorError as error:
         problem = error.message
     seconds = time.monotonic() - began
-    told = "; ".join(f"{name}({_arguments(arguments)})" for name, arguments in calls)
-    told = " ".join((told or problem or words).split()) or "an empty answer"
-    detail = f"{route.client_model}: {told}"
+    shown_calls = "; ".join(f"{name}({_arguments(arguments)})" for name, arguments in calls)
+    answer = shown_calls or problem or words.strip() or "an empty answer"
+    detail = f"{route.client_model}: {answer}"
     right = task.judge(calls).arguments
     fix = "" if right else "check --model MODEL asks another; fit measures other ways to ask"
     return Check("call", right, f"{detail[:_SHOWN_CHARACTERS]}, after {seconds:.1f} s", fix)

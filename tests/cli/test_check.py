@@ -117,13 +117,24 @@ def test_the_report_says_what_each_kind_of_server_can_do(
     assert (ended.code, lines(ended, url)) == (0, ["URL (--base-url)", *report])
 
 
+@pytest.mark.parametrize(
+    ("owner", "after"),
+    [
+        ("library", loaded("small", 4096)),
+        (
+            "organization_owner",
+            {"/api/v0/models": {"data": [{"id": "small", "loaded_context_length": 4096}]}},
+        ),
+    ],
+    ids=["Ollama", "LM Studio"],
+)
 def test_the_window_of_a_model_is_read_after_the_call_that_loads_it(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: ScriptedUpstream, tmp_path: Path, owner: str, after: dict[str, Any]
 ) -> None:
-    upstream.at_root = models("library", {"id": "small"})
+    upstream.at_root = models(owner, {"id": "small"})
 
     def answer(body: Body) -> Reply | str:
-        upstream.at_root |= loaded("small", 4096)
+        upstream.at_root |= after
         return NATIVE if "tools" in body else CALL
 
     upstream.default = answer
@@ -187,8 +198,8 @@ def test_each_of_several_upstreams_has_a_report(tmp_path: Path) -> None:
         ended = command_line("check", home=tmp_path)
         titles = [line for line in ended.out.splitlines() if line in ("one", "two", "gone")]
         assert (ended.code, titles) == (1, ["one", "two", "gone"])
-        asked = command_line("check", "--model", "two", home=tmp_path)
-        assert (asked.code, "\none\n" in asked.out, "\ntwo\n" in asked.out) == (0, False, True)
+        one = command_line("check", "--model", "two", home=tmp_path)
+        assert (one.code, "\none\n" in one.out, "\ntwo\n" in one.out) == (0, False, True)
 
 
 def test_without_a_configured_upstream_the_usual_places_are_tried(
@@ -219,8 +230,20 @@ def test_the_earlier_name_of_the_command_asks_only_if_it_shall(
     assert (shown.code, shown.out, upstream.exchanges) == (0, f"{url} (--base-url)\n", [])
     assert command_line("upstream", home=tmp_path).code == 3
     assert command_line("upstream", "--base-url", "x", home=tmp_path).code == 2
-    asked = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
-    assert (asked.code, "track_parcel" in asked.out) == (0, True)
+    report = command_line("upstream", "--ask", "--base-url", url, home=tmp_path)
+    assert (report.code, "track_parcel" in report.out) == (0, True)
+
+
+def test_the_name_of_a_model_cannot_forge_a_line_of_the_report(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    upstream.default = CALL
+    upstream.at_root = models("x", {"id": "m\nwindow  works  1,000,000 tokens\x1b[2J"})
+    ended = command_line("check", upstream.base_url, home=tmp_path)
+    assert [line.split()[0] for line in ended.out.splitlines()[1:]] == [
+        *("server", "models", "call", "native", "window")
+    ]
+    assert "\x1b" not in ended.out + ended.err
 
 
 @pytest.mark.live
