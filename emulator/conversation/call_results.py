@@ -1,6 +1,7 @@
 """Match results with calls, as far as the client's history lets one: before programs and prompts read it.
 
-* A result whose id no call has belongs to the one open call that its turn directly follows.
+* A result whose id no call has, also none of a program that waits, belongs to the one open call that its
+  turn directly follows.
 * A block ``tool_result`` of Messages in a chat's message is a result.
 
 What remains unmatched is noted: histories are cut, and some agents lose results.
@@ -13,6 +14,7 @@ from typing import Any
 
 from emulator import traces
 from emulator.core.protocol import Message
+from emulator.history import model_view_of
 
 NO_RESULT = "No result of this call came."
 """What a model reads in the place of a result that is nowhere in the history."""
@@ -66,7 +68,8 @@ def _result(block: dict[str, Any]) -> Message:
 
 
 def _matched(messages: Sequence[Message]) -> Iterator[Message]:
-    known: set[str] = set()
+    views = [model_view_of(message) for message in messages if message.model_view]
+    known = {key for view in views if view.program for key in view.program.ids}
     open_ids: list[str] = []
     """The calls of the turn that results may follow, which have none yet."""
     for at, message in enumerate(messages):

@@ -206,7 +206,14 @@ LEFT: list[tuple[str, Any]] = [
     (
         "an earlier message of the split has other arguments",
         lambda a, b, c: [
-            *(*json.loads(json.dumps([assistant(a)]).replace("1", "9")), booked(a)),
+            *(*json.loads(json.dumps([assistant(a)]).replace('\\"1', '\\"9')), booked(a)),
+            *(assistant(b, c), booked(b), booked(c)),
+        ],
+    ),
+    (
+        "an earlier message of the split has another id",
+        lambda a, b, c: [
+            *(assistant(a.model_copy(update={"id": "call_of_somebody_else"})), booked(a)),
             *(assistant(b, c), booked(b), booked(c)),
         ],
     ),
