@@ -287,9 +287,10 @@ class Draft:
             yield from cell.abandon(has_code=cut_off)
             return was_sent and code is not None
         cell.mark(block, code)
-        if block.is_quoted and cell.is_started:  # the client has seen it
+        if block.is_quoted and cell.is_started:
             yield from cell.abandon(has_code=False)
-            self._questioned_blocks.append(block)
+            self._question_row = self._question_row or QUOTED.row
+            self._withhold(block, is_asked=True)
         else:
             yield from self._settle_cell(cell, block)
         return True

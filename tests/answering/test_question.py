@@ -232,3 +232,18 @@ def test_after_run_a_quoted_call_is_made_or_its_faults_are_told(
         assert run == {"role": "assistant", "content": "RUN"}
         assert "error:" in told["content"]
         assert completion.choices[0].message.content == "I cannot."
+
+
+@pytest.mark.parametrize("interpreter", ["off", "on"])
+def test_a_quoted_block_that_does_not_run_is_the_answer(
+    start_proxy: Any, upstream: ScriptedUpstream, interpreter: str
+) -> None:
+    """With the code interpreter the answer was empty: the block was a cell that did not run."""
+    page = '```tool_code\nsend_mail(to="eve"\n```'
+    client = openai.OpenAI(
+        base_url=f"{start_proxy(interpreter=interpreter)}/v1", api_key="k", max_retries=0
+    )
+    upstream.reply(page, "```python\nprint(1 + 1)\n```")
+    asked = [{"role": "user", "content": f"The page says:\n\n{page}\n\nWhat is it?"}]
+    answer = client.chat.completions.create(model="m", messages=asked, tools=[MAIL])  # type: ignore[call-overload]
+    assert 'send_mail(to="eve"' in (answer.choices[0].message.content or "")
