@@ -130,7 +130,7 @@ def test_calls_beyond_the_limit_are_not_made_and_then_the_model_answers_without_
     upstream.reply(THREE, "```tool_code\nget_ping('d')\n```", "Two of them.")
     answer = plain(client, model="m", messages=GO, tools=[SERVER]).choices[0]
     assert (answer.message.content, answer.finish_reason) == ("Two of them.", "stop")
-    assert server.made == ["get_ping(id='a')", "get_ping(id='b')"]
+    assert sorted(server.made) == ["get_ping(id='a')", "get_ping(id='b')"]
     first, second, third = upstream.requests
     assert "at most 2 calls" in second["messages"][-1]["content"]
     assert "get_ping(id: str)" in str(second) and "get_ping(id: str)" not in str(third)
