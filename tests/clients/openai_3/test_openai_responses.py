@@ -355,7 +355,7 @@ async def test_the_asynchronous_client_has_files_too(
 
 
 BAD: list[tuple[dict[str, Any], type[openai.APIStatusError], str]] = [
-    ({"tools": [AUTO | {"container": "cntr_0"}]}, openai.NotFoundError, "container_id"),
+    ({"tools": [AUTO | {"container": "cntr_0"}]}, openai.NotFoundError, "tools[0].container"),
     (
         {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}},
         openai.BadRequestError,
