@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 
 import structlog
 
@@ -25,6 +24,7 @@ from emulator.answering.model_habits import ModelHabits
 from emulator.answering.native.answer import may_be_native, native_answer, native_tokens
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.relay import relay, relayed_messages
+from emulator.answering.request_trace import record_question, record_way, report_unsupported
 from emulator.answering.ways.way import PromptInputs
 from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
@@ -66,8 +66,6 @@ from emulator.programs.fingerprints import Fingerprints
 from emulator.programs.open_run import OpenRun
 from emulator.settings.settings import Order, Settings
 from emulator.storage.files import Files
-from emulator.traces.summary import first_words
-from emulator.traces.trace import Mode
 from emulator.upstream.metering import estimate_tokens
 from emulator.upstream.retries import may_succeed_elsewhere
 from emulator.upstream.routes import Route
@@ -80,8 +78,6 @@ chosen_profile: ContextVar[str] = ContextVar("chosen_profile", default="")
 """The name of the profile for the current request, instead of the one that the model's name chooses."""
 
 _ANOTHER_MODEL = "start the proxy in front of another model, --base-url URL."
-# The types of hosted tools with a metric label. Clients can invent other types, which must not become labels.
-_LABELED_TYPES = ("web_search", "file_search", "image_generation", "mcp", "computer", "tool_search")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +121,7 @@ class Pipeline:
         that the client's key does not allow.
         """
         chat = without_billing_lines(chat)
-        if (trace := traces.current.get()) is not None:
-            trace.model, trace.streamed = chat.model, bool(chat.stream)
-            trace.offers_tools = bool(chat.tools or chat.functions)
-            words = next((m.text for m in reversed(chat.messages) if m.role == "user"), "")
-            trace.question = first_words(words)
-            new = takewhile(lambda message: message.role != "assistant", reversed(chat.messages))
-            trace.has_results = any(message.role in ("tool", "function") for message in new)
+        record_question(chat)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
         if self.store is None and chat.shows_programs:
             chat = chat.model_copy(update={"shows_programs": False})
@@ -154,7 +144,7 @@ class Pipeline:
         if self.store is None and request.order == "auto":
             # Withheld calls would be lost without a store, and the model would have to write them again.
             request = replace(request, order="dataflow")
-        _report_unsupported(request.unsupported_tools)
+        report_unsupported(request.unsupported_tools)
         if request.interpreter is not None:
             if self.interpreter is None or self.files is None:
                 raise BadRequest("The code interpreter is off here.", "tools", "interpreter_off")
@@ -313,12 +303,12 @@ class Pipeline:
             request.route, request.client, until, has_fallback=has_fallback
         )
         if request.relayed:
-            _record(request, "relayed")
+            record_way(request, "relayed")
             return relay(request, upstream)
         if self._is_native(request, until):
-            _record(request, "native")
+            record_way(request, "native")
             return native_answer(request, upstream, self.programs)
-        _record(request, "emulated")
+        record_way(request, "emulated")
         answerer = Answerer(
             upstream=upstream,
             programs=self.programs,
@@ -381,27 +371,6 @@ def without_output(events: Iterator[AnswerEvent], reason: FinishReason) -> Itera
             yield event
 
 
-def _record(request: AnswerRequest, mode: Mode) -> None:
-    """Record the mode, the upstream and the tools in the trace."""
-    trace = traces.current.get()
-    if trace is None:
-        return
-    trace.mode, trace.upstream, trace.profile = (
-        mode,
-        request.route.target.name,
-        request.profile.name,
-    )
-    chat, toolset, deferred = request.chat, request.toolset, request.deferred
-    trace.tools = toolset.wire_names + (INTERPRETER,) * (request.interpreter is not None)
-    trace.removed = request.unsupported_tools
-    choice = chat.function_choice if chat.is_legacy else chat.tool_choice
-    if choice == "none" and trace.offers_tools:
-        trace.add_note("calls-forbidden", 'tool_choice is "none", which forbids calls.')
-    trace.deferred = len(deferred.names) if deferred else 0
-    # Refers to the toolset, which requests share: a trace must not keep a request with its messages alive.
-    trace.stubs = lambda: deferred.stubs(deferred.toolset) if deferred else toolset.stubs
-
-
 def _check_container(interpreter: Interpreter, request: AnswerRequest) -> None:
     """Raises `NotFound` with its place if the client has no such container."""
     if not isinstance(request.interpreter, str):
@@ -424,14 +393,3 @@ def _is_output(event: AnswerEvent) -> bool:
         for choice in choices
         for delta in [choice.get("delta") or {}]
     )
-
-
-def _report_unsupported(kinds: Sequence[str]) -> None:
-    if not kinds:
-        return
-    log.info("unsupported tools removed", types=[kind[:64] for kind in kinds[:16]])
-    words = f"These tools cannot run here: {', '.join(kind[:64] for kind in kinds[:16])}."
-    traces.note("dropped-tools", words, "a function or an MCP server can replace them")
-    for kind in kinds:
-        label = next((name for name in _LABELED_TYPES if kind.startswith(name)), "other")
-        metrics.TOOLS_DROPPED.labels(label).inc()

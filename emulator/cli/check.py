@@ -47,7 +47,7 @@ _SHOWN_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
-class ServerReport:
+class UpstreamReport:
     """What one upstream is and can do."""
 
     name: str
@@ -63,7 +63,7 @@ class ServerReport:
         return printable(render(lines))
 
 
-def examine(settings: Settings, model: str = "") -> Iterator[ServerReport]:
+def examine(settings: Settings, model: str = "") -> Iterator[UpstreamReport]:
     """Yield a report of each configured upstream, or of the one of ``model``, the client's name of the model
     to call; "" for one of each server. Raises `NotFound` for a model that no upstream serves.
     """
@@ -76,7 +76,7 @@ def examine(settings: Settings, model: str = "") -> Iterator[ServerReport]:
         reachability.check()
         for target in targets:
             checks = [*_checks(settings, upstreams, reachability, target, model)]
-            yield ServerReport(target.name, checks)
+            yield UpstreamReport(target.name, checks)
     finally:
         upstreams.close()
 

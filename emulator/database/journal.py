@@ -142,14 +142,14 @@ class Journal:
 
     def withdraw(self, key: str) -> None:
         """An act that was begun was not made: another request may make it."""
-        if (held := self._running.get(key)) is not None:
-            self._database.run(_WITHDRAW, id=key, holder=held[1])
+        if (act := self._running.get(key)) is not None:
+            self._database.run(_WITHDRAW, id=key, holder=act[1])
             self.abandon(key)
 
     def abandon(self, key: str) -> None:
         """This process cannot finish the act: from now on its outcome is unknown."""
-        if (held := self._running.pop(key, None)) is not None:
-            held[0].release()
+        if (act := self._running.pop(key, None)) is not None:
+            act[0].release()
 
 
 def _lease(key: str) -> str:

@@ -61,7 +61,9 @@ class History:
     find_turn: Callable[[], str] = str
     """Returns the name of the request's turn, "" if the client does not say that it repeats requests."""
     _turn: str | None = None
-    _made: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The name, once it was asked for."""
+    _act_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often the answer has made each call (`Keys.act_of_turn`)."""
 
     def act_key(self, call: ToolCall) -> str | None:
         """The journal's key of the answer's next hosted call; None if no request is known to repeat it."""
@@ -69,7 +71,7 @@ class History:
             return self.keys.act(after, call)
         if self._turn is None:
             self._turn = self.find_turn()
-        return self.keys.act_of_turn(self._turn, call, self._made) if self._turn else None
+        return self.keys.act_of_turn(self._turn, call, self._act_counts) if self._turn else None
 
     def asked_key(self, call: ToolCall) -> str:
         """The journal's key of a call that this proxy asks a person about."""

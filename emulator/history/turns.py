@@ -42,7 +42,7 @@ class TurnRequest:
 
 
 current_turn: ContextVar[TurnRequest | None] = ContextVar("current_turn", default=None)
-"""What the current request says; None if it says nothing."""
+"""What the headers of the current request say; None without them."""
 
 
 def turn_request(key: str, count: str, body: bytes) -> TurnRequest | None:

@@ -16,7 +16,7 @@ IMAGE = "[an image]"
 
 
 Outcome = Literal["known", "unsent", "unknown"]
-"""Whether the server has made a call that failed: it says so; it was never asked; or nobody knows."""
+"""Whether the server has made a call that failed: it answered so; it was never asked; or nobody knows."""
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,8 @@ def _open_database(
     try:
         return open_database(settings.database, now), settings.database, True
     except DatabaseFailed as error:
-        if (
-            settings.names_database or error.passes
-        ):  # a lock ends, and a run without a store does not
+        # A lock ends, and a run without a store does not.
+        if settings.names_database or error.passes:
             raise StorageFailed(
                 f"the setting database: {error}. Name another, or :memory: to store nothing."
             ) from error

@@ -384,6 +384,19 @@ def test_the_header_names_the_kinds_of_notes(
         assert headers["x-emulator-notes"] == kinds
 
 
+def test_fields_without_effect_are_noted(
+    inspect: Callable[..., Inspected], upstream: ScriptedUpstream
+) -> None:
+    proxy = inspect()
+    upstream.reply("Hello.")
+    body = {"model": "m", "max_tokens": 9, "messages": HELLO, "speed": "fast"}
+    _, headers, _ = proxy.post("/v1/messages", body)
+    assert headers["x-emulator-notes"] == "ignored-fields"
+    key = headers["x-request-id"]
+    wait_until(lambda: bool((trace := proxy.requests.reader.get(key)) and trace.seconds))
+    assert "These fields and betas have no effect: speed." in noted(proxy, key)
+
+
 def test_words_are_no_missing_call_if_only_the_operator_offers_tools(
     inspect: Callable[..., Inspected], upstream: ScriptedUpstream
 ) -> None:
