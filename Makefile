@@ -54,7 +54,7 @@ SLOW := sandbox/fences sandbox/kernel sandbox/test_escape.py sandbox/test_cells.
     project/test_examples.py programs/test_restart.py programs/test_random_law.py web/routes/test_openapi.py web/routes/test_sessions.py
 check: lint ## lint, and a third of the tests without servers: before a commit (3 minutes)
 	@exec $(MAKE) test TEST_PROCESSES=3 ARGS="--slice 3" TESTS="not slow and " ELSEWHERE="$(ELSEWHERE) $(SLOW:%=--ignore=tests/%)"
-test: env-dev env-interpreter env-sandbox ## run the test suite (needs no model)
+test: env-dev env-interpreter env-websockets env-sandbox ## run the test suite (needs no model)
 	@$(SUITE) "$(TESTS)not live and not nightly and not faults" $(SHARED_OUT) $(ARGS)
 # The suite runs on the Python of $(VENV), this slice on the others: what reads Python, runs it, or depends on what CPython does.
 PYTHONS_SLICE := tests/sandbox/programs tests/sandbox/test_parsing.py tests/sandbox/inside tests/tools tests/web/server/test_server.py

@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -65,6 +66,8 @@ class Gateway:
 
     def problem(self) -> SandboxUnavailable | None:
         """Return None if the gateway answers and has the kernelspec, else the problem."""
+        if find_spec("websockets") is None:
+            return _no_library()
         try:
             response = httpx2.get(
                 f"{self.address}/api/kernelspecs", headers=self.headers(), timeout=10.0
@@ -78,6 +81,10 @@ class Gateway:
                 f"the gateway has no kernel {self.kernel!r}", f"use one of {', '.join(known)}"
             )
         return None
+
+
+def _no_library() -> SandboxUnavailable:
+    return SandboxUnavailable("the websockets library is not installed", INSTALL_FIX)
 
 
 class GatewayKernel:
@@ -147,10 +154,7 @@ class GatewayKernel:
             from websockets.exceptions import WebSocketException
             from websockets.sync.client import connect
         except ImportError as error:
-            raise SandboxUnavailable(
-                "the websockets library is not installed",
-                INSTALL_FIX,
-            ) from error
+            raise _no_library() from error
         url = self._gateway.address.replace("http", "ws", 1)
         try:
             return connect(

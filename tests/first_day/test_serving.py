@@ -244,7 +244,7 @@ def test_kernels_that_do_not_work_are_reported_at_the_start(tmp_path: Path) -> N
 def test_the_start_says_that_the_chosen_sandbox_is_not_there(
     tmp_path: Path, sandbox: list[str], package: str, reason: str, interpreter: str
 ) -> None:
-    """Without --interpreter on, only the first cell of a client said so. `make test` installs no extras."""
+    """Without --interpreter on, only a first cell said so. `make test` does not install docker."""
     reason = reason if find_spec(package) else "is not installed"
     with served(
         *("--port", "0", "--base-url", "http://127.0.0.1:9/v1", "--interpreter", interpreter),

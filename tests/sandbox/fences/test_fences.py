@@ -332,18 +332,29 @@ def test_the_doctor_prints_a_table_and_returns_whether_all_works(
     assert "fix: install it (`apt-get install bubblewrap`)" in capsys.readouterr().out
 
 
-def test_docker_without_its_library_is_off_with_the_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("library", "without"),
+    [
+        ("docker~=7.2", Settings(sandbox="docker")),
+        ("websockets~=16.0", Settings(sandbox="gateway", gateway_url="http://127.0.0.1:9")),
+    ],
+    ids=["docker", "gateway"],
+)
+def test_a_sandbox_without_its_library_is_off_with_the_reason(
+    library: str,
+    without: Settings,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "docker", None)
-    without = Settings(sandbox="docker")
+    name = library.partition("~")[0]
+    monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SandboxUnavailable) as caught:
         InterpreterEngines(without)("1g").check()
     assert (caught.value.reason, caught.value.fix) == (
-        "the docker library is not installed", 'pip install "docker~=7.2"',
+        f"the {name} library is not installed", f'pip install "{library}"',
     )  # fmt: skip
     assert doctor.main(without) == 1
-    assert 'fix: pip install "docker~=7.2"' in capsys.readouterr().out
+    assert f'fix: pip install "{library}"' in capsys.readouterr().out
 
 
 @dataclass(eq=False)
