@@ -24,10 +24,12 @@ from openai.types.responses.response_input_content_param import ResponseInputCon
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from openai.types.responses.tool_param import ToolParam
 
-from emulator.core.wire import SERVER_EXTRAS, STATE_FIELDS, Table
+from emulator.core.wire import APPLIED, SERVER_EXTRAS, STATE_FIELDS, Table
 from emulator.fronts.anthropic import wire as anthropic_wire
 from emulator.fronts.chat import wire as chat_wire
 from emulator.fronts.responses import wire as responses_wire
+from emulator.fronts.responses.item_table import ITEMS
+from emulator.fronts.responses.item_types import PARTS
 from tests.conftest import StartProxy
 from tests.support.raw_http import send
 from tests.support.responses_client import ask as ask_response
@@ -81,8 +83,8 @@ def kinds(union: Any) -> set[str]:
 
 
 TYPES: dict[str, tuple[Table, list[Any]]] = {
-    "items of Responses": (responses_wire.ITEMS, [ResponseInputItemParam]),
-    "parts of Responses": (responses_wire.PARTS, [ResponseInputContentParam]),
+    "items of Responses": (dict.fromkeys(ITEMS, APPLIED), [ResponseInputItemParam]),
+    "parts of Responses": (dict.fromkeys(PARTS, APPLIED), [ResponseInputContentParam]),
     "tools of Responses": (responses_wire.TOOLS, [ToolParam]),
     "parts of Chat": (chat_wire.PARTS, [ChatCompletionContentPartParam]),
     "tools of Chat": (chat_wire.TOOLS, [ChatCompletionToolUnionParam]),
@@ -247,7 +249,7 @@ def test_vendors_fields_without_effect_are_named_and_never_reach_the_server(
 OUTPUT = {"content": [], "output": [], "role": "user", "approve": True}
 
 
-@pytest.mark.parametrize("kind", [*responses_wire.ITEMS, "planted"])
+@pytest.mark.parametrize("kind", [*ITEMS, "planted"])
 def test_an_item_is_refused_unless_its_table_has_it(
     proxy: str, upstream: ScriptedUpstream, kind: str
 ) -> None:

@@ -14,6 +14,7 @@ import binascii
 from collections.abc import Sequence
 
 from emulator.core.events import new_id
+from emulator.fronts.responses.item_table import ITEMS
 from emulator.fronts.responses.items import TRIGGER, Json
 
 _MARK = "summary:"
@@ -22,7 +23,7 @@ _MARK = "summary:"
 def compacted(items: Sequence[Json], summary: str) -> list[Json]:
     """Return the output: the user's messages, and one item that summarizes all other items."""
     questions = [item for item in items if item["type"] == "message" and item.get("role") == "user"]
-    return [*questions, compaction_item(new_id("cmp_"), summary)]
+    return [*questions, compaction_item(new_id(ITEMS["compaction"].prefix), summary)]
 
 
 def compaction_item(key: str, summary: str) -> Json:

@@ -1,7 +1,6 @@
 """Items of hosted calls in a request's input: ``mcp_list_tools``, ``mcp_call``, ``mcp_approval_request`` and
 ``mcp_approval_response``. Items of tool searches, here or at the client, too.
 
-An ``mcp_call`` becomes a function call and its output, an ``mcp_approval_request`` a call without an output.
 Their ids have the call's id after the prefix (`item_id`). The items may come from other servers' answers, so
 every field may be missing or malformed. Knows nothing of messages.
 """
@@ -23,8 +22,6 @@ FOUND = "tso_"
 SHELL_CALL, SHELL_OUTPUT = "sh_", "sho_"
 _CALL_ID = "call_"
 
-CONVERTED = ("mcp_call", "mcp_approval_request", "tool_search_call", "tool_search_output")
-
 
 def item_id(prefix: str, call_id: str) -> str:
     """Return the id of the item of a call."""
@@ -38,41 +35,45 @@ def call_id(item_id: str) -> str:
     return _CALL_ID + item_id
 
 
-def converted(item: Json) -> Iterator[Json]:
-    """Convert an item of one of the types `CONVERTED` to a function call, and its output if it has one.
+def mcp_call(item: Json) -> Iterator[Json]:
+    """A call and its output. One that has not ended is skipped: its approval request, if any, is another
+    item."""
+    if (output := _output(item)) is None:
+        return
+    call = _hosted_call(item)
+    part, failed = {"type": "input_text", "text": output}, item.get("error") is not None
+    status = "failed" if failed else "completed"
+    yield call
+    ids = {"id": item["id"], "call_id": call["call_id"]}
+    yield {**ids, "type": "function_call_output", "output": [part], "status": status}
 
-    A call that has not ended is skipped: its approval request, if any, is another item.
-    """
-    if item["type"] == "tool_search_output":
-        tools = item.get("tools")
-        found = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
-        ids = {"id": item["id"], "call_id": item.get("call_id") or call_id(item["id"])}
-        yield {"type": "function_call_output", **ids, "output": [], "found": found}
-        return
-    if item["type"] == "tool_search_call":
-        yield from _search(item)
-        return
-    is_call = item["type"] == "mcp_call"
-    output = _output(item) if is_call else None
-    if is_call and output is None:
-        return
-    key = call_id(str(item.get("approval_request_id") or item["id"]))
-    ids = {"id": item["id"], "call_id": key}
-    yield {
-        **ids,
+
+def approval_request(item: Json) -> Iterator[Json]:
+    """A call without its output."""
+    yield _hosted_call(item)
+
+
+def _hosted_call(item: Json) -> Json:
+    return {
+        "id": item["id"],
+        "call_id": call_id(str(item.get("approval_request_id") or item["id"])),
         "type": "function_call",
         "name": str(item.get("name") or "mcp"),
         "server": str(item.get("server_label") or ""),
         "arguments": _arguments(item.get("arguments")),
         "caller": item.get("caller"),
     }
-    if output is not None:
-        part, failed = {"type": "input_text", "text": output}, item.get("error") is not None
-        status = "failed" if failed else "completed"
-        yield {**ids, "type": "function_call_output", "output": [part], "status": status}
 
 
-def _search(item: Json) -> Iterator[Json]:
+def found_tools(item: Json) -> Iterator[Json]:
+    """The output of a search for tools."""
+    tools = item.get("tools")
+    found = [t for t in tools if isinstance(t, dict)] if isinstance(tools, list) else []
+    ids = {"id": item["id"], "call_id": item.get("call_id") or call_id(item["id"])}
+    yield {"type": "function_call_output", **ids, "output": [], "found": found}
+
+
+def tool_search(item: Json) -> Iterator[Json]:
     """The call of a search that the client or this proxy runs."""
     arguments, key = item.get("arguments"), str(item["id"])
     arguments = arguments if isinstance(arguments, dict) else {}

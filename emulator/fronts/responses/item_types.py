@@ -1,6 +1,6 @@
 """The items of a Responses input and their parts. Knows nothing of what they mean in a chat.
 
-The tables `ITEMS` and `PARTS` define what an input may contain. Clients also send back output items, with
+`item_table.ITEMS` and `PARTS` define what an input may contain. Clients also send back output items, with
 null fields and with fields that only outputs have; these are accepted.
 """
 
@@ -61,6 +61,8 @@ PARTS: Mapping[str, type[Part]] = {
     "input_image": ImagePart,
     "input_file": FilePart,
 }
+"""As of openai 3.57, openai.types.responses.response_input_content_param, and what outputs have. Others are
+refused."""
 
 
 # Items
@@ -205,18 +207,3 @@ Item = (
     | CompactionItem
     | ReferenceItem
 )
-
-ITEMS: Mapping[str, tuple[type[Item], str]] = {
-    "message": (MessageItem, "msg_"),
-    "function_call": (FunctionCallItem, "fc_"),
-    "function_call_output": (CallOutputItem, "fco_"),
-    "custom_tool_call": (CustomCallItem, "ctc_"),
-    "custom_tool_call_output": (CallOutputItem, "ctco_"),
-    "program": (ProgramItem, "prog_"),
-    "program_output": (ProgramOutputItem, "prog_out_"),
-    "mcp_approval_response": (ApprovalResponseItem, "mcpa_"),
-    "reasoning": (ReasoningItem, "rs_"),
-    "code_interpreter_call": (CodeCallItem, "ci_"),
-    "compaction": (CompactionItem, "cmp_"),
-    "item_reference": (ReferenceItem, ""),
-}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.events import new_id
 from emulator.core.part_cache import PartCache, PartLookup
 from emulator.core.protocol import validated
-from emulator.fronts.responses import hosted_items, tool_items, wire
+from emulator.fronts.responses.hosted_items import check_no_credentials
+from emulator.fronts.responses.item_table import ITEMS
 from emulator.fronts.responses.item_types import (
-    ITEMS,
     PARTS,
     CallItem,
     CallOutputItem,
@@ -30,23 +29,11 @@ Json: TypeAlias = dict[str, Any]
 MAX_ITEMS = 10_000
 TRIGGER = "compaction_trigger"
 MESSAGE_BREAK = "\n\n"
-"""Separates a response's text before an item of a type in `SEPARATING` from its text after that item."""
-SEPARATING = ("code_interpreter_call", "mcp_call", "web_search_call", "shell_call_output")
+"""Separates a response's text before an item that ``separates`` from its text after that item."""
 
 # Unsupported fields of a part, and the field to use instead: the proxy does not fetch URLs of files.
 _UNFETCHABLE = {
     "input_file": {"file_url": "file_data"},
-}
-
-# Types of items that become a call and its result, or are skipped -> the prefix of their ids.
-_OTHERS: Mapping[str, str] = {
-    **dict.fromkeys(tool_items.CALLS, "tc_"),
-    **dict.fromkeys(tool_items.OUTPUTS, "tco_"),
-    **dict.fromkeys(tool_items.SKIPPED, "item_"),
-    # Only a search that ran here has an id of its call.
-    **dict.fromkeys(("tool_search_call", "tool_search_output"), "item_"),
-    "mcp_call": hosted_items.CALL,
-    "mcp_approval_request": hosted_items.APPROVAL,
 }
 
 
@@ -114,14 +101,15 @@ def _normalized(value: Any, place: str) -> Json:
         item["type"] = kind = "message"
     elif kind is None and set(item) == {"id"}:
         item["type"] = kind = "item_reference"
-    if not isinstance(kind, str) or kind not in wire.ITEMS:
-        known = f"{', '.join(ITEMS)} and items of hosted tools"
-        raise unsupported_type(kind, f"{place}.type", known, "unsupported_item")
+    if not isinstance(kind, str) or kind not in ITEMS:
+        known = [name for name, row in ITEMS.items() if row.model is not None]
+        listed = f"{', '.join(known)} and items of hosted tools"
+        raise unsupported_type(kind, f"{place}.type", listed, "unsupported_item")
     if kind == "item_reference":
         return item
-    hosted_items.check_no_credentials(item, place)
-    item.setdefault("id", new_id(ITEMS[kind][1] if kind in ITEMS else _OTHERS[kind]))
-    if kind in _OTHERS:
+    check_no_credentials(item, place)
+    item.setdefault("id", new_id(ITEMS[kind].prefix))
+    if ITEMS[kind].model is None:
         return item
     by_model = item.get("role") == "assistant"
     for name in ("content", "output"):
@@ -143,37 +131,24 @@ _IDENTIFIED = ("code_interpreter_call", "item_reference")
 
 def _without_label(item: Json) -> Json:
     """The item without an id that nothing reads: `normalize` may have made it for this request."""
-    is_label = item["type"] in ITEMS and item["type"] not in _IDENTIFIED
+    kind = item["type"]
+    is_label = ITEMS[kind].model is not None and kind not in _IDENTIFIED
     return {**item, "id": ""} if is_label and isinstance(item.get("id"), str) else item
 
 
 def _parse(item: Json, place: str) -> Iterator[Item]:
-    """Parse an item. An item of a hosted tool becomes a function call and its output."""
-    kind = item["type"]
-    # A local shell's output uses its call's id as its own.
-    ids = {"id": item.get("id"), "call_id": item.get("call_id") or item.get("id")}
-    ids["caller"] = item.get("caller")
-    if kind in ITEMS:
-        yield _parsed(item, place)
-    elif kind in hosted_items.CONVERTED:
-        yield from (_parsed(one, place) for one in hosted_items.converted(item))
-    elif kind in tool_items.OUTPUTS:
-        output = tool_items.OUTPUTS[kind](item)
-        parts = [_text(output, output=False)] if isinstance(output, str) else output
-        status = tool_items.output_status(item)
-        output_item = {"type": "function_call_output", "output": parts, "status": status}
-        yield _parsed({**output_item, **ids}, place)
-    elif kind in tool_items.CALLS and (call := tool_items.CALLS[kind](item)) is not None:
-        name, arguments, result = call
-        text = json_codec.dumps(arguments).decode()
-        yield _parsed({"type": "function_call", **ids, "name": name, "arguments": text}, place)
-        if result is not None:
-            parts = [_text(result, output=False)]
-            yield _parsed({"type": "function_call_output", **ids, "output": parts}, place)
+    """Parse an item. One of a tool that is no function becomes a function call, its output, or both."""
+    row = ITEMS[item["type"]]
+    if row.convert is not None:
+        for one in row.convert(item):
+            model = ITEMS[one["type"]].model
+            assert model is not None
+            yield _parsed(model, one, place)
+    elif row.model is not None:
+        yield _parsed(row.model, item, place)
 
 
-def _parsed(item: Json, place: str) -> Item:
-    model, _ = ITEMS[item["type"]]
+def _parsed(model: type[Item], item: Json, place: str) -> Item:
     fields = dict(item)
     for name in ("content", "output"):
         if name in model.model_fields and model is not ReasoningItem:
@@ -189,8 +164,8 @@ def _parts(value: Any, place: str) -> tuple[Part, ...]:
 
 def _part(value: Any, place: str) -> Part:
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in wire.PARTS:
-        raise unsupported_type(kind, f"{place}.type", ", ".join(wire.PARTS))
+    if not isinstance(kind, str) or kind not in PARTS:
+        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
     for name, instead in _UNFETCHABLE.get(kind, {}).items():
         if value.get(name) and not value.get(instead):
             message = f"{place}.{name} is not supported; send {instead} with the content."

@@ -161,16 +161,14 @@ class ReasoningItemWriter(ItemWriter):
 @dataclass(frozen=True)
 class _CallShape:
     type: str
-    prefix: str
-    """The prefix of item ids."""
     field: str
     """The field of the arguments."""
     events: str
 
 
 _SHAPES: Mapping[ToolKind, _CallShape] = {
-    "function": _CallShape("function_call", "fc_", "arguments", "function_call_arguments"),
-    "custom": _CallShape("custom_tool_call", "ctc_", "input", "custom_tool_call_input"),
+    "function": _CallShape("function_call", "arguments", "function_call_arguments"),
+    "custom": _CallShape("custom_tool_call", "input", "custom_tool_call_input"),
 }
 
 
@@ -180,9 +178,9 @@ class CallItemWriter(ItemWriter):
     def __init__(
         self, index: int, key: Callable[[str], str], call: CallStarted, form: CallForm
     ) -> None:
-        """``key`` makes an id with the given prefix."""
+        """``key`` makes the id of an item of a type."""
         shape = self._shape = _SHAPES[call.kind]
-        item = {"id": key(shape.prefix), "call_id": call.id, "name": form.name, shape.field: ""}
+        item = {"id": key(shape.type), "call_id": call.id, "name": form.name, shape.field: ""}
         if form.namespace is not None:
             item["namespace"] = form.namespace
         item["type"] = shape.type

@@ -1,95 +1,118 @@
 """Convert input items of tools other than functions to function calls and their results.
 
-An item of a hosted tool holds both the call and its result. Items without information for a model are
-skipped. The items come from other servers' answers, so every field may be missing or malformed.
+An item of a hosted tool holds both the call and its result; one without information for a model becomes
+nothing. The items come from other servers' answers, so every field may be missing or malformed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from emulator.core import json_codec
 from emulator.fronts.responses.hosted_items import SHELL_OUTPUT, item_id
+from emulator.hosted.hosted_tool import IMAGE
 
 Json: TypeAlias = dict[str, Any]
-
-ConvertedCall: TypeAlias = tuple[str, Mapping[str, Any], str | None]
-"""A call's name and arguments, and its result if the item has one."""
-
 
 _OWN_SEARCH = re.compile(r"ws_[0-9a-f]{24}")
 
 
-def _local_shell(item: Json) -> ConvertedCall:
+def local_shell(item: Json) -> Iterator[Json]:
     action = _without_empty(_object(item, "action"))
     action.pop("type", None)
-    return "local_shell", action, None
+    yield _call(item, "local_shell", action)
 
 
-def _shell(item: Json) -> ConvertedCall:
-    return "shell", _without_empty(_object(item, "action")), None
+def shell(item: Json) -> Iterator[Json]:
+    yield _call(item, "shell", _without_empty(_object(item, "action")))
 
 
-def _apply_patch(item: Json) -> ConvertedCall:
+def apply_patch(item: Json) -> Iterator[Json]:
     operation = _without_empty(_object(item, "operation"))
-    return "apply_patch", {"operation": operation.pop("type", ""), **operation}, None
+    yield _call(item, "apply_patch", {"operation": operation.pop("type", ""), **operation})
 
 
-def _computer(item: Json) -> ConvertedCall:
-    actions = item.get("actions") or [_object(item, "action")]
-    return "computer", {"actions": actions}, None
+def computer(item: Json) -> Iterator[Json]:
+    yield _call(item, "computer", {"actions": item.get("actions") or [_object(item, "action")]})
 
 
-def _web_search(item: Json) -> ConvertedCall | None:
+def web_search(item: Json) -> Iterator[Json]:
     if _OWN_SEARCH.fullmatch(str(item.get("id"))):
-        return None  # the call and its result are in the stored history
+        return  # the call and its result are in the stored history
     action = _object(item, "action")
     kind = action.pop("type", "search")
     sources = [
         str(source["url"]) for source in _objects(action.pop("sources", None)) if source.get("url")
     ]
-    if not sources:
-        return None
-    name = "web_search" if kind == "search" else f"web_{kind}"
-    return name, _without_empty(action), "\n".join(sources)
+    if sources:
+        name = "web_search" if kind == "search" else f"web_{kind}"
+        yield _call(item, name, _without_empty(action))
+        yield _result(item, "\n".join(sources))
 
 
-def _file_search(item: Json) -> ConvertedCall | None:
+def file_search(item: Json) -> Iterator[Json]:
     results = [
         f"{result.get('filename') or result.get('file_id') or 'file'}:\n{result['text']}"
         for result in _objects(item.get("results"))
         if result.get("text")
     ]
-    if not results:
-        return None
-    return "file_search", {"queries": item.get("queries")}, "\n\n".join(results)
+    if results:
+        yield _call(item, "file_search", {"queries": item.get("queries")})
+        yield _result(item, "\n\n".join(results))
 
 
-def _image(item: Json) -> ConvertedCall | None:
-    if not item.get("result"):
-        return None
-    return "image_generation", {"prompt": item.get("revised_prompt")}, "[an image]"
+def image(item: Json) -> Iterator[Json]:
+    if item.get("result"):
+        yield _call(item, "image_generation", {"prompt": item.get("revised_prompt")})
+        yield _result(item, IMAGE)
 
 
-CALLS: Mapping[str, Callable[[Json], ConvertedCall | None]] = {
-    "local_shell_call": _local_shell,
-    "shell_call": _shell,
-    "apply_patch_call": _apply_patch,
-    "computer_call": _computer,
-    "web_search_call": _web_search,
-    "file_search_call": _file_search,
-    "image_generation_call": _image,
-}
-"""A function returns None for an item without information for a model."""
-
-
-def _shell_output(item: Json) -> str:
+def shell_output(item: Json) -> Iterator[Json]:
     """The output and the exit status of each command of a ``shell_call``; JSON if the proxy ran it."""
+    outputs = [*_objects(item.get("output"))]
     if item.get("id") == item_id(SHELL_OUTPUT, str(item.get("call_id"))):
-        return json_codec.dumps([*_objects(item.get("output"))]).decode()
-    return "\n\n".join(map(_command_output, _objects(item.get("output"))))
+        text = json_codec.dumps(outputs).decode()
+    else:
+        text = "\n\n".join(map(_command_output, outputs))
+    yield _result(item, text, _status(item))
+
+
+def patch_output(item: Json) -> Iterator[Json]:
+    status, text = item.get("status") or "completed", item.get("output")
+    output = f"[{status}]\n{_text(text)}" if text else f"[{status}]"
+    yield _result(item, output, _status(item))
+
+
+def local_shell_output(item: Json) -> Iterator[Json]:
+    yield _result(item, item.get("output"), _status(item))
+
+
+def screenshot(item: Json) -> Iterator[Json]:
+    url = _object(item, "output").get("image_url")
+    parts = (
+        [{"type": "input_image", "image_url": url}] if isinstance(url, str) else "[a screenshot]"
+    )
+    yield _result(item, parts, _status(item))
+
+
+def _call(item: Json, name: str, arguments: Mapping[str, Any]) -> Json:
+    text = json_codec.dumps(arguments).decode()
+    return {"type": "function_call", **_ids(item), "name": name, "arguments": text}
+
+
+def _result(item: Json, output: Any, status: str = "completed") -> Json:
+    if isinstance(output, str):
+        output = [{"type": "input_text", "text": output}]
+    fields = {"output": output, "status": status}
+    return {"type": "function_call_output", **fields, **_ids(item)}
+
+
+def _ids(item: Json) -> Json:
+    # A local shell's output uses its call's id as its own.
+    ids = {"id": item.get("id"), "call_id": item.get("call_id") or item.get("id")}
+    return {**ids, "caller": item.get("caller")}
 
 
 def _command_output(command: Json) -> str:
@@ -100,12 +123,7 @@ def _command_output(command: Json) -> str:
     return "\n".join([text for text in texts if text] + [f"[{status}]"])
 
 
-def _patch_output(item: Json) -> str:
-    status, text = item.get("status") or "completed", item.get("output")
-    return f"[{status}]\n{_text(text)}" if text else f"[{status}]"
-
-
-def output_status(item: Json) -> str:
+def _status(item: Json) -> str:
     """`failed` if the item says so, or if one of its commands timed out or had a nonzero exit code."""
     for command in _objects(item.get("output")):
         outcome = _object(command, "outcome")
@@ -113,32 +131,6 @@ def output_status(item: Json) -> str:
             return "failed"
     status = item.get("status")
     return status if status in ("failed", "incomplete") else "completed"
-
-
-def _screenshot(item: Json) -> Any:
-    shot = _object(item, "output")
-    url = shot.get("image_url")
-    return [{"type": "input_image", "image_url": url}] if isinstance(url, str) else "[a screenshot]"
-
-
-OUTPUTS: Mapping[str, Callable[[Json], Any]] = {
-    "local_shell_call_output": lambda item: item.get("output"),
-    "shell_call_output": _shell_output,
-    "apply_patch_call_output": _patch_output,
-    "computer_call_output": _screenshot,
-}
-
-SKIPPED = frozenset(
-    {
-        "additional_tools",
-        "compaction_trigger",
-        "configuration_update",
-        "mcp_list_tools",
-    }
-)
-"""Types of items without information for a model. Added tools are tools of the request
-(`tools.added_tools`), updates are its settings (`configuration`), a trigger asks for a summary
-(`compaction`)."""
 
 
 def _object(value: Json, name: str) -> Json:

@@ -27,8 +27,6 @@ class ClientTool:
     description: str
     parameters: Json
     call_type: str
-    prefix: str
-    """The prefix of the ids of its call items."""
     fields: Callable[[Mapping[str, Any]], Json]
     """Converts a call's arguments, which fit ``parameters``, to the fields of its item."""
 
@@ -85,7 +83,6 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
             timeout_ms=_MS,
         ),
         "local_shell_call",
-        "lsh_",
         _exec,
     ),
     "shell": ClientTool(
@@ -101,7 +98,6 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
             },
         ),
         "shell_call",
-        "sh_",
         _commands,
     ),
     "apply_patch": ClientTool(
@@ -115,7 +111,6 @@ CLIENT_TOOLS: Mapping[str, ClientTool] = {
             diff={"type": "string", "description": "Not for delete_file."},
         ),
         "apply_patch_call",
-        "apc_",
         _operation,
     ),
 }
@@ -125,7 +120,6 @@ CLIENT_SEARCH = ClientTool(
     "Load functions by their names, or all of a namespace by its name, so that they can be called.",
     _object(["paths"], paths={"type": "array", "items": _TEXT, "minItems": 1}),
     "tool_search_call",
-    "tsc_",
     lambda arguments: {"execution": "client", "arguments": {**arguments}},
 )
 """A search for tools that the client runs; it may have other words and parameters."""

@@ -1,4 +1,7 @@
-"""The fields of a Responses request. Of others only `SERVER_EXTRAS` pass, and what ``pass_fields`` names."""
+"""The fields and the tools of a Responses request; its items are `item_table.ITEMS`.
+
+Of other fields only `SERVER_EXTRAS` pass, and what ``pass_fields`` names.
+"""
 
 from __future__ import annotations
 
@@ -42,29 +45,6 @@ FIELDS: Table = {
     "moderation": refused("Moderation is not supported; remove moderation."),
 }
 """As of openai 3.57, openai.types.responses.response_create_params; ``stream_id`` is of its WebSocket."""
-
-ITEMS: Table = dict(
-    decisions(
-        "message function_call function_call_output custom_tool_call custom_tool_call_output reasoning "
-        "program program_output mcp_call mcp_list_tools mcp_approval_request mcp_approval_response "
-        "code_interpreter_call local_shell_call local_shell_call_output shell_call shell_call_output "
-        "apply_patch_call apply_patch_call_output computer_call computer_call_output web_search_call "
-        "file_search_call image_generation_call tool_search_call tool_search_output additional_tools "
-        "configuration_update compaction compaction_trigger item_reference",
-        APPLIED,
-    )
-)
-"""As of openai 3.57, openai.types.responses.response_input_item_param. Other items are refused: what they
-say would be missing from the conversation."""
-
-PARTS: Table = dict(
-    decisions(
-        "input_text input_image input_file output_text refusal text summary_text reasoning_text",
-        APPLIED,
-    )
-)
-"""As of openai 3.57, openai.types.responses.response_input_content_param, and what outputs have. Others are
-refused."""
 
 TOOLS: Table = {
     **dict(

@@ -61,7 +61,8 @@ from emulator.fronts.responses.hosted_output import (
     WebSearchWriter,
     found_pages,
 )
-from emulator.fronts.responses.items import MESSAGE_BREAK, SEPARATING, Json
+from emulator.fronts.responses.item_table import ITEMS
+from emulator.fronts.responses.items import MESSAGE_BREAK, Json
 from emulator.fronts.responses.output import (
     CallItemWriter,
     ClientToolCallWriter,
@@ -216,7 +217,7 @@ class ResponseWriter:
         match event:
             case ReasoningDelta(text):
                 if not isinstance(self._open, ReasoningItemWriter):
-                    yield from self._start(lambda n: ReasoningItemWriter(n, self._id("rs_")))
+                    yield from self._start(lambda n: ReasoningItemWriter(n, self._id("reasoning")))
                 yield from self._open_as(ReasoningItemWriter).feed(text)
             case ContentDelta() | RefusalDelta():
                 yield from self._message(event)
@@ -245,7 +246,7 @@ class ResponseWriter:
         )
         text = event.text
         if not isinstance(self._open, writer):
-            yield from self._start(lambda n: writer(n, self._id("msg_")))
+            yield from self._start(lambda n: writer(n, self._id("message")))
             text = self._separated(text)
         logprobs = event.logprobs if isinstance(event, ContentDelta) else ()
         yield from self._open_as(writer).feed(text, logprobs)
@@ -255,7 +256,7 @@ class ResponseWriter:
     ) -> ProgramWriter | CompactionWriter:
         if isinstance(event, Summary):
             self._summary_usage = event.usage
-            return CompactionWriter(self._items, self._id("cmp_"), event.text)
+            return CompactionWriter(self._items, self._id("compaction"), event.text)
         return ProgramWriter(self._items, event)
 
     def _cell(self, event: CodeStarted | CodeDelta | CodeComplete | CodeFinished) -> Events:
@@ -310,7 +311,7 @@ class ResponseWriter:
         ``output_text`` joins all texts."""
         kinds = [item["type"] for item in self._output()]
         after_text = kinds[kinds.index("message") :] if "message" in kinds else ()
-        separate = any(kind in after_text for kind in SEPARATING)
+        separate = any(ITEMS[kind].separates for kind in after_text)
         return MESSAGE_BREAK + text.lstrip("\n") if separate else text
 
     def _call(self, event: CallStarted | ArgumentsDelta | ToolCall) -> Events:
@@ -327,17 +328,17 @@ class ResponseWriter:
                 if (tool := self._form(event).tool) is None:
                     yield from self._close()
                 else:
-                    key = self._id(tool.prefix)
+                    key = self._id(tool.call_type)
                     writer = ClientToolCallWriter(self._items, key, event, tool)
                     yield from writer.all_events()
 
     def _form(self, call: CallStarted | ToolCall) -> CallForm:
         return self._forms.get(call.name) or CallForm(call.name)
 
-    def _id(self, prefix: str) -> str:
-        """The id of the next item, derived from the response's id and as hard to guess."""
+    def _id(self, kind: str) -> str:
+        """The id of the next item, of this type, derived from the response's id and as hard to guess."""
         source = f"{self._response['id']} {self._items}"
-        return prefix + hashlib.sha256(source.encode()).hexdigest()[:24]
+        return ITEMS[kind].prefix + hashlib.sha256(source.encode()).hexdigest()[:24]
 
     def _start(self, make: Callable[[int], _OpenItem]) -> Events:
         yield from self._close()
@@ -364,7 +365,7 @@ class ResponseWriter:
     def _last_message(self, status: str = "completed") -> Events:
         """End the open item. No message follows, so this one cites the files that no message has named."""
         if self._citations.has_uncited_files and not isinstance(self._open, MessageItemWriter):
-            yield from self._start(lambda n: MessageItemWriter(n, self._id("msg_")))
+            yield from self._start(lambda n: MessageItemWriter(n, self._id("message")))
         yield from self._close(status, last=True)
 
     def _finished(self, reason: FinishReason, usage: Usage) -> Json:
