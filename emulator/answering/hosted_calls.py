@@ -186,7 +186,7 @@ class HostedCalls:
             not tool.is_repeatable and act_digest(call.name, call.arguments) in self._unknown
         )
         asks = asks and not has_begun(self._journal, key)
-        if asks and self._request.asks_approval:
+        if asks and self._request.asks_approval and tool.kind == "mcp":
             yield from self._end_suspended_cell()
             self._note_asked(call)
             parts = (call.id, tool.server, tool.name, call.arguments, call.caller)

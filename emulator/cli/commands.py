@@ -124,11 +124,13 @@ def _serve(arguments: Sequence[str]) -> int:
 
 def _doctor(arguments: Sequence[str]) -> int:
     settings = _configuration(arguments, listens=False).settings
-    from emulator.hosted.report import examine
+    from emulator.hosted.report import examine, served_checks
     from emulator.interpreter import doctor
 
     raise_on_signals()
-    return doctor.main(settings, [report.check() for report in examine(settings)])
+    reports = examine(settings)
+    checks = [report.check() for report in reports]
+    return doctor.main(settings, checks + served_checks(settings, reports))
 
 
 def _mcp(arguments: Sequence[str]) -> int:

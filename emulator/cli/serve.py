@@ -72,6 +72,7 @@ def serve(configuration: Configuration) -> None:
         if settings.local_model:
             settings = with_local_model(settings, cleanup)
 
+        _check_served(settings)
         prepared = _prepare_stores(settings, folder)
 
         def on_ready(app: Flask, first: bool) -> None:
@@ -148,6 +149,20 @@ def _check_files(settings: Settings) -> None:
             read_keys(settings.client_keys_file)
         except InvalidClientKeys as error:
             raise CannotServe(f"client_keys_file: {error}") from error
+
+
+def _check_served(settings: Settings) -> None:
+    """Check that the MCP tools of ``[serve]`` are there and take what is sent. Raises `CannotServe`."""
+    if not settings.serve.rows:
+        return
+    from emulator.hosted.report import examine, served_checks
+
+    reports = examine(settings, {row.server for row in settings.serve.rows.values()})
+    if wrong := [one for one in served_checks(settings, reports) if one.needed]:
+        raise CannotServe("\n".join(f"{one.name}: {one.detail}" for one in wrong))
+    for report in reports:
+        if report.error:
+            log.warning("[serve] is not checked: %s: %s", report.server.label, report.error)
 
 
 def with_local_model(settings: Settings, cleanup: ExitStack) -> Settings:

@@ -43,7 +43,7 @@ def _definition(tool: HostedTool, chat: ChatCompletionRequest) -> dict[str, Any]
         item
         for item in chat.tools or ()
         if str(item.get("type")).startswith(tool.kind)
-        and item.get("server_label", "") == tool.server
+        and (tool.kind != "mcp" or item.get("server_label", "") == tool.server)
     )
     return {**tool.definition, "callers": next(items, {}).get("callers", ["direct"])}
 

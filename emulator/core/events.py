@@ -16,7 +16,9 @@ from emulator.core import json_codec
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 ToolKind = Literal["function", "custom"]
-HostedKind = Literal["mcp", "web_search", "shell", "tool_search"]
+HostedKind = Literal[
+    "mcp", "web_search", "web_fetch", "file_search", "image_generation", "shell", "tool_search"
+]
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 DELTA_CHARS = 256
@@ -259,6 +261,8 @@ class HostedCallFinished:
     is_error: bool = False
     found: tuple[str, ...] = ()
     """The names of the tools that a search found."""
+    image: str = ""
+    """An image that the client gets, as a data: URL; the model reads the content."""
 
 
 @dataclass(frozen=True)

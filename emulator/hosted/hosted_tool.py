@@ -15,6 +15,9 @@ IMAGE = "[an image]"
 """An image of a result in APIs that have only text for it."""
 
 
+SEARCHES: tuple[HostedKind, ...] = ("web_search", "web_fetch", "file_search")
+"""The types of vendors that only read."""
+
 Outcome = Literal["known", "unsent", "unknown"]
 """Whether the server has made a call that failed: it answered so; it was never asked; or nobody knows."""
 
@@ -30,6 +33,8 @@ class HostedResult:
     found: tuple[str, ...] = ()
     """The names of the tools that a search found."""
     outcome: Outcome = "known"
+    image: str = ""
+    """An image for the client, as a data: URL; the model reads ``content``."""
 
     @property
     def text(self) -> str:
@@ -75,7 +80,7 @@ class HostedTool:
         No name and no description decides it.
         """
         function = self.definition["function"]
-        return self.kind in ("web_search", "tool_search") or declares_repeatable(
+        return self.kind in (*SEARCHES, "tool_search") or declares_repeatable(
             hints_of(self.definition, function), function.get("parameters") or {}
         )
 
@@ -83,9 +88,9 @@ class HostedTool:
     def is_sent_back(self) -> bool:
         """Whether clients that see the tool's calls send them back with their results.
 
-        Of a web search they have only its links.
+        Of the vendors' types they have only links, or an image.
         """
-        return not self.is_hidden and self.kind != "web_search"
+        return not self.is_hidden and self.kind not in (*SEARCHES, "image_generation")
 
     @property
     def function_name(self) -> str:

@@ -1,8 +1,11 @@
-"""`tool-emulator mcp`: the operator's servers, their tools as a model sees them, and what is wrong."""
+"""`tool-emulator mcp`: the operator's servers, their tools as a model sees them, and what is wrong.
+
+At the start of the proxy, and for `doctor`, too: whether the vendors' types bind to tools of these servers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -10,6 +13,7 @@ from emulator.hosted.address import ServerFailed
 from emulator.hosted.listing import Listing, function, hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.mcp_servers import explained
+from emulator.hosted.served import unbound
 from emulator.hosted.sessions import Sessions
 from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
@@ -67,13 +71,29 @@ class ServerReport:
         return f"{heading}\n\n{stubs}" if tools else f"{heading}\n"
 
 
-def examine(settings: Settings) -> list[ServerReport]:
-    """Ask all servers of the settings for their tools."""
-    return list(_reports(settings))
+def examine(settings: Settings, labels: Collection[str] | None = None) -> list[ServerReport]:
+    """Ask the servers of the settings, or only those with these labels, for their tools."""
+    return list(_reports(settings, settings.mcp.keys() if labels is None else labels))
 
 
-def _reports(settings: Settings) -> Iterator[ServerReport]:
-    servers = [operators_server(settings, label) for label in settings.mcp]
+def served_checks(settings: Settings, reports: Sequence[ServerReport]) -> list[Check]:
+    """A line for each type of tool that the settings serve."""
+    listings = {one.server.label: one.listing for one in reports if not one.error}
+    problems = dict(unbound(settings, listings))
+    return [
+        Check(
+            f"serve.{name}",
+            name not in problems and row.server in listings,
+            problems.get(name) or f"by {row.tool}",
+            f"correct [serve.{name}]; see tool-emulator mcp" if name in problems else "",
+            needed=name in problems,
+        )
+        for name, row in settings.serve.rows.items()
+    ]
+
+
+def _reports(settings: Settings, labels: Collection[str]) -> Iterator[ServerReport]:
+    servers = [operators_server(settings, label) for label in labels]
     with closing(Sessions()) as sessions:
         futures = [sessions.tools(server.address, "") for server in servers]
         for server, future in zip(servers, futures, strict=True):

@@ -1,12 +1,12 @@
-"""All tools that the proxy runs: those of MCP servers and the web search."""
+"""All tools that the proxy runs: those of MCP servers, and the vendors' types."""
 
 from __future__ import annotations
 
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.hosted_tool import HostedTools
 from emulator.hosted.mcp_servers import MCPServers
+from emulator.hosted.served import ServedTypes
 from emulator.hosted.sessions import Sessions
-from emulator.hosted.web_search import WebSearch
 from emulator.settings.settings import Settings
 
 
@@ -16,17 +16,17 @@ class HostedRoom:
     def __init__(self, settings: Settings) -> None:
         self._sessions = Sessions()
         self._servers = MCPServers(settings, self._sessions)
-        self._search = WebSearch(settings, self._sessions)
+        self._served = ServedTypes(settings, self._sessions)
 
     def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
         """Raises `BadRequest` naming the place, `FailedDependency` for a server that cannot be listed."""
-        search = self._search.resolve(chat, client)
+        served = self._served.resolve(chat, client)
         servers = self._servers.resolve(chat, client)
         return HostedTools(
-            (*servers.tools, *search.tools),
+            (*servers.tools, *served.tools),
             servers.listings,
-            servers.types | search.types,
-            search.notice,
+            servers.types | served.types,
+            served.notice,
         )
 
     @property

@@ -59,7 +59,7 @@ class Sessions:
         arguments: dict[str, Any],
     ) -> Future[HostedResult]:
         """Call a tool of the server that the client knows as ``label``. The future never raises."""
-        return self.start(self._call, address, client, label, tool, arguments)
+        return self.start(self.called, address, client, label, tool, arguments)
 
     def close(self) -> None:
         """End all calls and sessions."""
@@ -95,7 +95,7 @@ class Sessions:
         session = await self._session(address, client)
         return await session.tools()
 
-    async def _call(
+    async def called(
         self,
         address: ServerAddress,
         client: str,
@@ -103,6 +103,7 @@ class Sessions:
         tool: ListedTool,
         arguments: dict[str, Any],
     ) -> HostedResult:
+        """As `call`, in the event loop (`start`)."""
         from emulator.hosted.results import hosted_result
 
         async def call() -> HostedResult:

@@ -23,6 +23,13 @@ from emulator.settings import sources as settings_sources
 from emulator.settings.command_line import BadFlag, nearest
 from emulator.settings.mcp_settings import ApprovalFilter, MCPServerRow, ToolFilter
 from emulator.settings.redaction import holds_secret, shown_text
+from emulator.settings.serve_settings import (
+    FileSearchRow,
+    ImageRow,
+    ServeTables,
+    WebFetchRow,
+    WebSearchRow,
+)
 from emulator.settings.settings import Settings
 from emulator.settings.sources import CONFIG_VARIABLE, DEFAULT_FILE, ENCODING, SERVICE_LINK_ADDRESS
 from emulator.settings.upstream_settings import ProfileRow, UpstreamRow
@@ -34,6 +41,7 @@ ROWS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "profiles": (ProfileRow,),
     "mcp": (MCPServerRow, ToolFilter, ApprovalFilter),
     "web_search": (WebSearchTable,),
+    "serve": (ServeTables, WebSearchRow, WebFetchRow, FileSearchRow, ImageRow),
 }
 """The tables of the file, with those inside them."""
 _MODELS: tuple[type[BaseModel], ...] = (Settings, *(row for rows in ROWS.values() for row in rows))

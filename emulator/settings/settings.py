@@ -30,6 +30,7 @@ from pydantic_settings import (
 from emulator.core import addresses
 from emulator.settings import sources as settings_sources
 from emulator.settings.mcp_settings import MCPServerRow, read_servers
+from emulator.settings.serve_settings import ServeTables
 from emulator.settings.upstream_settings import (
     ProfileRow,
     SchemaField,
@@ -263,6 +264,11 @@ class Settings(BaseSettings):
     web_search: WebSearchTable | None = Field(
         None, description="the provider of web searches, a table (docs/mcp.md)"
     )
+    serve: ServeTables = Field(
+        ServeTables(),
+        description="which MCP tools run the vendors' web_search, web_fetch, file_search and "
+        "image_generation, tables (docs/mcp.md)",
+    )
 
     database: str = Field(
         DATABASE,
@@ -384,11 +390,19 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _search_server_exists(self) -> Self:
-        tool = self.web_search.mcp_tool if self.web_search else None
-        if tool is not None and tool[0] not in self.mcp:
+    def _served_types_agree(self) -> Self:
+        for name, row in self.serve.rows.items():
+            if row.server not in self.mcp:
+                raise ValueError(
+                    f"serve.{name} names the MCP server {row.server}: add [mcp.{row.server}]"
+                )
+        if self.web_search is not None and self.serve.web_search is not None:
+            raise ValueError("web_search and serve.web_search both name who searches: remove one")
+        files, keys = self.serve.file_search, len(self.client_keys)
+        if files is not None and files.scope is None and (self.client_keys_file or keys > 1):
             raise ValueError(
-                f"web_search.provider names the MCP server {tool[0]}: add [mcp.{tool[0]}]"
+                'serve.file_search needs a scope, since there are several clients: "client" if the server '
+                'separates them, "shared" if all may search all files'
             )
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,11 +13,10 @@ _DEFAULT_URLS = {
     "brave": "https://api.search.brave.com/res/v1/web/search",
     "tavily": "https://api.tavily.com/search",
 }
-_TOOL = re.compile(r"mcp:(?P<server>[^.]+)\.(?P<tool>.+)")
 
 
 class WebSearchTable(BaseModel):
-    """``searxng``, ``brave`` or ``tavily``; or ``mcp:NAME.TOOL``, a tool of the MCP server ``[mcp.NAME]``."""
+    """``searxng``, ``brave`` or ``tavily``; a tool of an MCP server searches by ``[serve]``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,21 +30,16 @@ class WebSearchTable(BaseModel):
     """Seconds for one search."""
 
     @property
-    def mcp_tool(self) -> tuple[str, str] | None:
-        """The server and the tool of ``mcp:NAME.TOOL``."""
-        match = _TOOL.fullmatch(self.provider)
-        return (match["server"], match["tool"]) if match else None
-
-    @property
     def address(self) -> str:
         return self.url or _DEFAULT_URLS[self.provider]
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
-        if self.mcp_tool is None and self.provider not in _DEFAULT_URLS:
-            expected = ", ".join(_DEFAULT_URLS)
-            raise ValueError(f"provider must be one of {expected}, or mcp:NAME.TOOL")
-        if self.mcp_tool is None and not self.address.startswith(("http://", "https://")):
+        if self.provider.startswith("mcp:"):
+            raise ValueError(f'write serve.web_search = "{self.provider[4:]}" instead')
+        if self.provider not in _DEFAULT_URLS:
+            raise ValueError(f"provider must be one of {', '.join(_DEFAULT_URLS)}")
+        if not self.address.startswith(("http://", "https://")):
             raise ValueError("url must start with http:// or https://")
         if self.provider in ("brave", "tavily") and self.token is None:
             raise ValueError(f"{self.provider} needs a token")

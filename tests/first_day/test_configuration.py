@@ -328,6 +328,8 @@ KIN: list[tuple[list[str], dict[str, str], str | bytes, str]] = [
     ([], {}, '[mcp.a]\ncommand = "x"\nport = 1\n', f"{IN} 3: mcp.a.port: move port above the first [table]: a line belongs to the table before it"),
     ([], {}, '[mcp.a]\ncommand = "x"\nrequire_approval = {alway = {}}\n', f"{IN} 3: mcp.a.require_approval.alway: there is no such setting; did you mean always?"),
     ([], {}, '[web_search]\nprovider = "brave"\ntokn = "s"\n', f"{IN} 3: web_search.tokn: there is no such setting; did you mean token?"),
+    ([], {}, '[serve]\nweb_serch = "a.b"\n', f"{IN} 2: serve.web_serch: there is no such setting; did you mean web_search?"),
+    ([], {}, '[serve]\nweb_search = "find"\n', f"{IN} 2: serve.web_search: write SERVER.TOOL, a server of [mcp] and its tool"),
     ([], {}, '[[web_search]]\nprovider = "brave"\n', f"{IN} 1: web_search: input should be a table"),
 ]  # fmt: skip
 

@@ -16,7 +16,6 @@ import pytest
 
 from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
-from tests.support import mcp_faults
 from tests.support.agents import broken_prefixes
 from tests.support.processes import wait_until
 from tests.support.raw_http import connect, post_bytes, send
@@ -259,19 +258,6 @@ def test_a_domain_that_no_page_can_have_allows_none(
     assert TEA not in prompt(upstream)
 
 
-def test_a_tool_of_an_mcp_server_searches(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Any
-) -> None:
-    row = mcp_faults.stdio(tmp_path / "log")
-    url = start_proxy(mcp={"shop": row}, web_search={"provider": "mcp:shop.order"})
-    upstream.reply("```tool_code\nprint(web_search(query='tea'))\n```", "No.")
-    body = {"model": "m", "input": "What does tea cost?", "tools": [{"type": "web_search"}]}
-    status, _, response = send(f"{url}/v1/responses", body)
-    assert (status, response["output"][0]["status"]) == (200, "completed")
-    assert "done" in prompt(upstream)
-    assert "order {'query': 'tea'}" in (tmp_path / "log").read_text()
-
-
 @pytest.mark.parametrize("further", [[], [{"type": "function", "name": "f", "parameters": {}}]])
 def test_without_a_provider_the_model_knows_that_it_has_no_web(
     proxy: str, upstream: ScriptedUpstream, further: list[Json]
@@ -306,7 +292,6 @@ def test_a_search_that_is_forced_without_a_provider_is_refused(
         ({"provider": "bing"}, "expected|must be one of searxng, brave, tavily"),
         ({"provider": "searxng"}, "url must start with"),
         ({"provider": "brave"}, "brave needs a token"),
-        ({"provider": "mcp:shop.search"}, r"add \[mcp.shop\]"),
     ],
 )
 def test_an_incomplete_table_is_an_error_at_the_start(table: Json, problem: str) -> None:

@@ -143,12 +143,14 @@ def whole_text(item: Json) -> str:
             return str(item["code"])
         case "shell_call":
             return "".join(f"{command}\0" for command in item["action"]["commands"])
-        case "local_shell_call" | "apply_patch_call" | "web_search_call":
+        case "local_shell_call" | "apply_patch_call":
             return ""  # they come without deltas
+        case "web_search_call" | "file_search_call" | "image_generation_call":
+            return ""
         case (
             "mcp_list_tools" | "mcp_approval_request" | "program" | "program_output" | "compaction"
         ):
-            return ""  # they come without deltas
+            return ""
     raise AssertionError(item)
 
 

@@ -6,7 +6,7 @@ tools that another service ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from emulator.answering.summary import summary_message
@@ -16,7 +16,7 @@ from emulator.core import json_codec
 from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.protocol import PARAGRAPH, FunctionCall, HistoryCall, Message
 from emulator.fronts.anthropic.code_calls import CODE, Cells, Content
-from emulator.fronts.anthropic.hosted_blocks import hosted_call_id
+from emulator.fronts.anthropic.hosted_blocks import hosted_call_id, is_own
 from emulator.fronts.anthropic.parts import (
     Block,
     block_type,
@@ -89,6 +89,7 @@ def _add_answer(history: ClientHistory, content: Sequence[Block], place: str, ce
         texts.clear()
         calls.clear()
 
+    fetched = {str(block.get("tool_use_id")) for block in map(mapping, content) if _page(block)}
     for n, block in enumerate(content):
         at = f"{place}[{n}]"
         match _answer_type(block, at):
@@ -99,7 +100,7 @@ def _add_answer(history: ClientHistory, content: Sequence[Block], place: str, ce
             case "tool_use":
                 calls.append((_call(block, at), cells.caller(block)))
             case "mcp_tool_use" | "server_tool_use" if block.get("name") != CODE:
-                calls += ((call, cells.caller(block)) for call in _hosted_calls(block, at))
+                calls += ((call, cells.caller(block)) for call in _hosted_calls(block, at, fetched))
             case "server_tool_use":
                 cells.start(block)
             case kind if kind in _WHOLE:
@@ -112,10 +113,25 @@ def _add_hosted_result(history: ClientHistory, block: Block, place: str, _: Cell
     history.add_result(_hosted_result(block, place))
 
 
+def _add_page(history: ClientHistory, block: Block, place: str, _: Cells) -> None:
+    if document := _page(block):
+        key = hosted_call_id(text(block, "tool_use_id", place))
+        content = joined(parts(document, f"{place}.content.content"))
+        history.add_result(Message(role="tool", tool_call_id=key, content=content))
+
+
+def _page(block: Block) -> Block:
+    """The document that another service fetched; empty for other blocks, and what the log has."""
+    result = mapping(block.get("content"))
+    is_page = result.get("type") == "web_fetch_result"
+    return mapping(result.get("content")) if is_page and not is_own(block) else {}
+
+
 _WHOLE: Mapping[str, Callable[[ClientHistory, Block, str, Cells], None]] = {
     "compaction": lambda history, block, place, _: _add_summary(history, block, place),
     "mcp_tool_result": _add_hosted_result,
     "tool_search_tool_result": _add_hosted_result,
+    "web_fetch_tool_result": _add_page,
     "code_execution_tool_result": lambda _, block, __, cells: cells.end(block),
 }
 """Blocks of an answer that become messages of their own."""
@@ -138,10 +154,10 @@ def _call(block: Block, place: str) -> HistoryCall:
     return HistoryCall(id=text(block, "id", place), type="function", function=function)
 
 
-def _hosted_calls(block: Block, place: str) -> Iterator[HistoryCall]:
-    """The call of a block; none for a tool that ran at Anthropic."""
+def _hosted_calls(block: Block, place: str, fetched: Collection[str]) -> Iterator[HistoryCall]:
+    """The call of a block. Of those that ran at Anthropic only what was ``fetched`` can be read."""
     is_search = block.get("name") in (REGEX_SEARCH, BM25_SEARCH)
-    if block["type"] == "mcp_tool_use" or is_search:
+    if block["type"] == "mcp_tool_use" or is_search or block.get("id") in fetched:
         call = _call(block, place)
         label = "" if block["type"] == "server_tool_use" else text(block, "server_name", place)
         hosted = {"id": hosted_call_id(call.id), "server_label": label}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from emulator.core.events import HostedCallFinished, HostedCallStarted
@@ -13,6 +15,7 @@ Json = dict[str, Any]
 SERVER = "srvtoolu_"
 """The prefix of the ids of ``server_tool_use`` blocks."""
 _CALL, _MCP = "call_", "mcptoolu_"
+_OWN = re.compile(rf"{SERVER}[0-9a-f]{{24}}")
 
 
 def hosted_call_id(block_id: str) -> str:
@@ -20,14 +23,18 @@ def hosted_call_id(block_id: str) -> str:
     return _CALL + block_id.removeprefix(_MCP).removeprefix(SERVER)
 
 
+def is_own(result: Mapping[str, Any]) -> bool:
+    """Whether the block is the result of a call that ran here. The stored history has it."""
+    return _OWN.fullmatch(str(result.get("tool_use_id"))) is not None
+
+
 def call_block(call: HostedCallStarted) -> Json:
     """The block of a call, whose ``input`` follows."""
     key = call.id.removeprefix(_CALL)
-    if call.kind not in ("web_search", "tool_search"):
+    if call.kind not in ("web_search", "web_fetch", "tool_search"):
         names = {"name": call.name, "server_name": call.server}
         return {"type": "mcp_tool_use", "id": _MCP + key, **names, "input": {}}
-    name = call.kind if call.kind == "web_search" else call.name
-    return {"type": "server_tool_use", "id": SERVER + key, "name": name, "input": {}}
+    return {"type": "server_tool_use", "id": SERVER + key, "name": call.name, "input": {}}
 
 
 def result_block(call: HostedCallStarted, result: HostedCallFinished) -> Json:
@@ -36,20 +43,25 @@ def result_block(call: HostedCallStarted, result: HostedCallFinished) -> Json:
         case "web_search":
             pages = _found_pages(result)
             return {"type": "web_search_tool_result", "tool_use_id": key, "content": pages}
+        case "web_fetch":
+            fetched = _fetched(call, result)
+            return {"type": "web_fetch_tool_result", "tool_use_id": key, "content": fetched}
         case "tool_search":
             found = _found_tools(result)
             return {"type": "tool_search_tool_result", "tool_use_id": key, "content": found}
-    content = result.content
-    # Results in this API have only text.
-    texts = (
-        [content] if isinstance(content, str) else [str(p.get("text") or IMAGE) for p in content]
-    )
     return {
         "type": "mcp_tool_result",
         "tool_use_id": key,
         "is_error": result.is_error,
-        "content": [{"type": "text", "text": text} for text in texts],
+        "content": [{"type": "text", "text": text} for text in _texts(result)],
     }
+
+
+def _texts(result: HostedCallFinished) -> list[str]:
+    """Results in this API have only text."""
+    if isinstance(result.content, str):
+        return [result.content]
+    return [str(part.get("text") or IMAGE) for part in result.content]
 
 
 def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
@@ -66,6 +78,16 @@ def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
         }
         for page in read_pages(result.content)
     ]
+
+
+def _fetched(call: HostedCallStarted, result: HostedCallFinished) -> Json:
+    """The text of a page, as a document."""
+    if result.is_error:
+        return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
+    source = {"type": "text", "media_type": "text/plain", "data": "\n".join(_texts(result))}
+    document = {"type": "document", "source": source, "title": None, "citations": None}
+    page = {"url": call.arguments["url"], "retrieved_at": None, "content": document}
+    return {"type": "web_fetch_result", **page}
 
 
 def _found_tools(result: HostedCallFinished) -> Json:

@@ -90,14 +90,15 @@ BLOCKS: Table = {
         decisions(
             "text image document search_result container_upload thinking tool_use tool_result "
             "tool_reference tool_addition tool_removal compaction mcp_tool_use mcp_tool_result "
-            "mcp_tool_listing server_tool_use code_execution_tool_result tool_search_tool_result",
+            "mcp_tool_listing server_tool_use code_execution_tool_result tool_search_tool_result "
+            "web_fetch_tool_result",
             APPLIED,
         )
     ),
     **dict(
         decisions(
             "redacted_thinking fallback advisor_tool_result bash_code_execution_tool_result "
-            "text_editor_code_execution_tool_result web_fetch_tool_result web_search_tool_result",
+            "text_editor_code_execution_tool_result web_search_tool_result",
             IGNORED,
         )
     ),

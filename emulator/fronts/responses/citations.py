@@ -1,5 +1,5 @@
-"""Find where an answer names files that its code wrote (``container_file_citation`` annotations), or pages
-that a web search found (``url_citation``)."""
+"""Find where an answer names files that its code wrote (``container_file_citation`` annotations), or what a
+search found: pages (``url_citation``), and files (``file_citation``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
+from typing import Any
 from urllib.parse import quote
 
 from emulator.core.events import CreatedFile
@@ -24,6 +25,8 @@ class Citations:
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
         self._pages: dict[str, FoundPage] = {}
+        self._found: dict[str, str] = {}
+        """The id of each file that a search found, by its name."""
 
     def add_files(self, files: Iterable[CreatedFile]) -> None:
         """A cell has written or changed these files."""
@@ -33,6 +36,12 @@ class Citations:
     def add_pages(self, pages: Iterable[FoundPage]) -> None:
         """A web search has found these pages."""
         self._pages |= {page.url: page for page in pages}
+
+    def add_found(self, hits: Iterable[Mapping[str, Any]]) -> None:
+        """A file search has found passages of these files."""
+        self._found |= {
+            str(hit["filename"]): str(hit["file_id"]) for hit in hits if hit["filename"]
+        }
 
     @property
     def has_uncited_files(self) -> bool:
@@ -47,7 +56,8 @@ class Citations:
         if last:
             places += [(file, len(text), len(text)) for file in self._uncited.values()]
             self._uncited.clear()
-        return [*(_citation(*place) for place in places), *_url_citations(text, self._pages)]
+        cited = [_citation(*place) for place in places] + _file_citations(text, self._found)
+        return cited + _url_citations(text, self._pages)
 
 
 def _places(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
@@ -73,6 +83,15 @@ def _citation(file: CreatedFile, start: int, end: int) -> Json:
         "start_index": start,
         "end_index": end,
     }
+
+
+def _file_citations(text: str, found: Mapping[str, str]) -> list[Json]:
+    """The annotations of the files that ``text`` names, each after its name."""
+    return [
+        {"type": "file_citation", "file_id": key, "filename": name, "index": mention.end()}
+        for name, key in found.items()
+        for mention in islice(_mentions(name, text), MAX_PLACES)
+    ]
 
 
 def _url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:

@@ -16,8 +16,10 @@ from emulator.hosted.hosted_tool import IMAGE
 
 Json: TypeAlias = dict[str, Any]
 
-CALL, APPROVAL, SEARCH, TOOL_SEARCH = "mcp_", "mcpr_", "ws_", "tsc_"
-"""The prefixes of the ids of calls, of approval requests, of web searches and of tool searches."""
+CALL, APPROVAL, TOOL_SEARCH = "mcp_", "mcpr_", "tsc_"
+"""The prefixes of the ids of calls, of approval requests and of tool searches."""
+SEARCH, FILES, IMAGES = "ws_", "fs_", "ig_"
+"""Of OpenAI's types: web searches, file searches and images."""
 FOUND = "tso_"
 SHELL_CALL, SHELL_OUTPUT = "sh_", "sho_"
 _CALL_ID = "call_"

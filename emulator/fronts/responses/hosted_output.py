@@ -1,4 +1,4 @@
-"""Writers of the items of hosted calls: ``mcp_list_tools``, ``mcp_call``, ``mcp_approval_request``.
+"""Writers of the items of hosted calls: of MCP servers, of OpenAI's types, of tool searches.
 
 The ids of calls and of approval requests are derived from the call's id, so that the next request's history
 (`hosted_items`) has the same call ids as this answer. Each writer sends its events in OpenAI's order.
@@ -6,11 +6,16 @@ The ids of calls and of approval requests are derived from the call's id, so tha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from emulator.core import json_codec
 from emulator.core.events import (
     ApprovalRequested,
     HostedCallFinished,
     HostedCallStarted,
+    HostedKind,
     ToolsListed,
     pieces,
     serialize_arguments,
@@ -19,7 +24,9 @@ from emulator.fronts.responses.callers import caller_fields
 from emulator.fronts.responses.hosted_items import (
     APPROVAL,
     CALL,
+    FILES,
     FOUND,
+    IMAGES,
     SEARCH,
     SHELL_OUTPUT,
     TOOL_SEARCH,
@@ -90,25 +97,90 @@ class HostedCallWriter(ItemWriter):
         yield self._done(status=status, **changes)
 
 
-class WebSearchWriter(ItemWriter):
-    """Writes a web search. Other items may start and end between `start` and `close`."""
+@dataclass(frozen=True)
+class _Shape:
+    """How the calls of one of OpenAI's types are written."""
+
+    type: str
+    prefix: str
+    works: str
+    """The event while the call runs."""
+    started: Callable[[Mapping[str, Any]], Json]
+    """The fields that the call's arguments make."""
+    ended: Callable[[Json, HostedCallFinished], Json]
+    """The changes that a result makes to the item."""
+
+
+def _searched(item: Json, result: HostedCallFinished) -> Json:
+    sources = [{"type": "url", "url": page.url} for page in found_pages(result)]
+    return {"action": {**item["action"], "sources": sources}}
+
+
+def _made(_item: Json, result: HostedCallFinished) -> Json:
+    media_type, separator, data = result.image.partition(";base64,")
+    return {"result": data, "output_format": media_type.rpartition("/")[2]} if separator else {}
+
+
+def found_files(result: HostedCallFinished) -> list[Json]:
+    """The hits of a file search; text that is no list of them is one."""
+    if result.is_error:
+        return []
+    text = text_of(result.content)
+    try:
+        hits = json_codec.loads(text)
+    except json_codec.NotJSON:
+        hits = None
+    if not isinstance(hits, list) or not all(isinstance(one, dict) for one in hits):
+        hits = [{"text": text}] if text else []
+    names = ("file_id", "filename", "score", "text")
+    return [{"attributes": None, **{name: one.get(name) for name in names}} for one in hits]
+
+
+_SHAPES: Mapping[HostedKind, _Shape] = {
+    "web_search": _Shape(
+        "web_search_call",
+        SEARCH,
+        "searching",
+        lambda call: {
+            "action": {"type": "search", "query": call["query"], "queries": [call["query"]]}
+        },
+        _searched,
+    ),
+    "file_search": _Shape(
+        "file_search_call",
+        FILES,
+        "searching",
+        lambda call: {"queries": [call["query"]], "results": None},
+        lambda _, result: {"results": found_files(result)},
+    ),
+    "image_generation": _Shape(
+        "image_generation_call",
+        IMAGES,
+        "generating",
+        lambda call: {"result": None, "revised_prompt": call["prompt"]},
+        _made,
+    ),
+}
+
+
+class ServedCallWriter(ItemWriter):
+    """Writes a call of one of OpenAI's types. Other items may start and end between `start` and `close`."""
 
     def __init__(self, index: int, call: HostedCallStarted) -> None:
-        query = call.arguments.get("query", "")
-        self._action: Json = {"type": "search", "query": query, "queries": [query]}
-        item = {"id": item_id(SEARCH, call.id), "type": "web_search_call", "status": "in_progress"}
-        super().__init__(index, {**item, "action": self._action})
+        self._shape = _SHAPES[call.kind]
+        item = {"id": item_id(self._shape.prefix, call.id), "type": self._shape.type}
+        fields = self._shape.started(call.arguments)
+        super().__init__(index, {**item, "status": "in_progress", **fields})
 
     def start(self) -> Events:
         yield from super().start()
-        yield self._event("web_search_call.in_progress")
-        yield self._event("web_search_call.searching")
+        yield self._event(f"{self._shape.type}.in_progress")
+        yield self._event(f"{self._shape.type}.{self._shape.works}")
 
     def close(self, result: HostedCallFinished) -> Events:
-        yield self._event("web_search_call.completed")
-        sources = [{"type": "url", "url": page.url} for page in found_pages(result)]
+        yield self._event(f"{self._shape.type}.completed")
         status = "failed" if result.is_error else "completed"
-        yield self._done(status=status, action={**self._action, "sources": sources})
+        yield self._done(status=status, **self._shape.ended(self.item, result))
 
 
 class ShellOutputWriter(ItemWriter):
@@ -170,6 +242,13 @@ class FoundToolsWriter(ItemWriter):
     def all_events(self) -> Events:
         yield from self.start()
         yield self._done()
+
+
+WRITERS: Mapping[HostedKind, type[HostedCallWriter | ServedCallWriter | ToolSearchWriter]] = {
+    **dict.fromkeys(_SHAPES, ServedCallWriter),
+    "tool_search": ToolSearchWriter,
+}
+"""Of calls that are not written as those of an MCP server."""
 
 
 def _function(call: HostedCallStarted | ApprovalRequested) -> Json:

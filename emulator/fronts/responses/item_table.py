@@ -49,10 +49,10 @@ ITEMS: Mapping[str, ItemType] = {
     "apply_patch_call_output": ItemType("apco_", convert=tool_items.patch_output),
     "computer_call": ItemType("cu_", convert=tool_items.computer),
     "computer_call_output": ItemType("cuo_", convert=tool_items.screenshot),
-    # What servers do. The id of a search that ran here has its call's id, so no other gets such a prefix.
+    # What servers do. The ids of what ran here have their calls' ids, so no others get such a prefix.
     "web_search_call": ItemType(convert=tool_items.web_search, separates=True),
-    "file_search_call": ItemType("fs_", convert=tool_items.file_search),
-    "image_generation_call": ItemType("ig_", convert=tool_items.image),
+    "file_search_call": ItemType(convert=tool_items.file_search, separates=True),
+    "image_generation_call": ItemType(convert=tool_items.image, separates=True),
     "tool_search_call": ItemType(convert=hosted_items.tool_search),
     "tool_search_output": ItemType(convert=hosted_items.found_tools),
     "mcp_call": ItemType(hosted_items.CALL, convert=hosted_items.mcp_call, separates=True),

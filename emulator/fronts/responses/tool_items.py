@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from emulator.core import json_codec
-from emulator.fronts.responses.hosted_items import SHELL_OUTPUT, item_id
+from emulator.fronts.responses.hosted_items import FILES, IMAGES, SEARCH, SHELL_OUTPUT, item_id
 from emulator.hosted.hosted_tool import IMAGE
 
 Json: TypeAlias = dict[str, Any]
 
-_OWN_SEARCH = re.compile(r"ws_[0-9a-f]{24}")
+_OWN = re.compile(rf"({SEARCH}|{FILES}|{IMAGES})[0-9a-f]{{24}}")
+"""The id of a call that ran here. The call and its result are in the stored history."""
 
 
 def local_shell(item: Json) -> Iterator[Json]:
@@ -39,14 +40,12 @@ def computer(item: Json) -> Iterator[Json]:
 
 
 def web_search(item: Json) -> Iterator[Json]:
-    if _OWN_SEARCH.fullmatch(str(item.get("id"))):
-        return  # the call and its result are in the stored history
     action = _object(item, "action")
     kind = action.pop("type", "search")
     sources = [
         str(source["url"]) for source in _objects(action.pop("sources", None)) if source.get("url")
     ]
-    if sources:
+    if sources and not _is_own(item):
         name = "web_search" if kind == "search" else f"web_{kind}"
         yield _call(item, name, _without_empty(action))
         yield _result(item, "\n".join(sources))
@@ -58,13 +57,13 @@ def file_search(item: Json) -> Iterator[Json]:
         for result in _objects(item.get("results"))
         if result.get("text")
     ]
-    if results:
+    if results and not _is_own(item):
         yield _call(item, "file_search", {"queries": item.get("queries")})
         yield _result(item, "\n\n".join(results))
 
 
 def image(item: Json) -> Iterator[Json]:
-    if item.get("result"):
+    if item.get("result") and not _is_own(item):
         yield _call(item, "image_generation", {"prompt": item.get("revised_prompt")})
         yield _result(item, IMAGE)
 
@@ -107,6 +106,10 @@ def _result(item: Json, output: Any, status: str = "completed") -> Json:
         output = [{"type": "input_text", "text": output}]
     fields = {"output": output, "status": status}
     return {"type": "function_call_output", **fields, **_ids(item)}
+
+
+def _is_own(item: Json) -> bool:
+    return _OWN.fullmatch(str(item.get("id"))) is not None
 
 
 def _ids(item: Json) -> Json:

@@ -37,7 +37,6 @@ from emulator.core.events import (
     FinishReason,
     HostedCallFinished,
     HostedCallStarted,
-    HostedKind,
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
@@ -52,13 +51,15 @@ from emulator.core.events import (
 from emulator.fronts.responses.citations import Citations
 from emulator.fronts.responses.hosted_items import SHELL_CALL, item_id
 from emulator.fronts.responses.hosted_output import (
+    WRITERS,
     ApprovalRequestWriter,
     FoundToolsWriter,
     HostedCallWriter,
     ListedToolsWriter,
+    ServedCallWriter,
     ShellOutputWriter,
     ToolSearchWriter,
-    WebSearchWriter,
+    found_files,
     found_pages,
 )
 from emulator.fronts.responses.item_table import ITEMS
@@ -83,13 +84,7 @@ Kind = TypeVar("Kind", bound=ItemWriter)
 _OpenItem = (
     MessageItemWriter | RefusalItemWriter | ReasoningItemWriter | CodeCallWriter | CallItemWriter
 )
-_HostedItem = HostedCallWriter | ToolSearchWriter | WebSearchWriter
-
-_HOSTED: dict[HostedKind, type[_HostedItem]] = {
-    "mcp": HostedCallWriter,
-    "tool_search": ToolSearchWriter,
-    "web_search": WebSearchWriter,
-}
+_HostedItem = HostedCallWriter | ServedCallWriter | ToolSearchWriter
 
 _WITHOUT_ECHO: Json = {
     "instructions": None,
@@ -277,8 +272,11 @@ class ResponseWriter:
     ) -> Events:
         if isinstance(event, HostedCallFinished):
             writer = self._running.pop(event.id)
-            if isinstance(writer, WebSearchWriter):
-                self._citations.add_pages(found_pages(event))
+            match writer.item["type"]:
+                case "web_search_call":
+                    self._citations.add_pages(found_pages(event))
+                case "file_search_call":
+                    self._citations.add_found(found_files(event))
             yield from writer.close(event)
             if isinstance(writer, ToolSearchWriter):
                 tools = found_tools(self._tools, event.found)
@@ -290,7 +288,9 @@ class ResponseWriter:
             case ToolsListed():
                 yield from ListedToolsWriter(self._items, event).all_events()
             case HostedCallStarted(key, kind):
-                writer = self._running[key] = _HOSTED[kind](self._items, event)
+                writer = self._running[key] = WRITERS.get(kind, HostedCallWriter)(
+                    self._items, event
+                )
                 yield from writer.start()
             case ApprovalRequested():
                 yield from ApprovalRequestWriter(self._items, event).all_events()

@@ -1,0 +1,199 @@
+"""Offer the types of tools that vendors host, as the operator serves them: by an MCP tool, or a provider.
+
+A request's ``{"type": "web_search"}`` becomes one function, whose calls run there (`served_types`). A type
+that nobody serves is not offered; of a web search the model is told so. What does not bind is found at the
+start (`unbound`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from typing import Any
+
+from emulator.core.client_keys import grant_of
+from emulator.core.errors import BadRequest, ClientDisconnected
+from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
+from emulator.hosted import web_search
+from emulator.hosted.address import ServerAddress, ServerFailed
+from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
+from emulator.hosted.listing import Listing, hints
+from emulator.hosted.mcp_items import OfferedServer, operators_server
+from emulator.hosted.served_types import SERVED, FileItem, Item, ServedType, WebItem
+from emulator.hosted.sessions import Sessions
+from emulator.settings.command_line import nearest
+from emulator.settings.serve_settings import FileSearchRow, ServeRow
+from emulator.settings.settings import Settings
+
+NO_WEB = (
+    "There is no web access in this conversation. If the answer needs current information from the web, say "
+    "that you cannot look it up."
+)
+CLIENT_HEADER, CLIENT_VARIABLE = "X-Emulator-Client", "EMULATOR_CLIENT"
+"""Where a server with ``scope = "client"`` finds the digest of the client."""
+
+Start = Callable[[dict[str, Any]], Future[HostedResult]]
+
+
+class ServedTypes:
+    """Safe to share between threads."""
+
+    def __init__(self, settings: Settings, sessions: Sessions) -> None:
+        self._settings = settings
+        self._sessions = sessions
+
+    def resolve(self, chat: ChatCompletionRequest, client: str) -> HostedTools:
+        """Raises `BadRequest` naming the place."""
+        tools: list[HostedTool] = []
+        types: set[str] = set()
+        notice = ""
+        for name, served in SERVED.items():
+            items = [
+                (n, tool)
+                for n, tool in enumerate(chat.tools or ())
+                if isinstance(kind := tool.get("type"), str) and served.types.fullmatch(kind)
+            ]
+            if not items and not (name == "web_search" and _has_search_options(chat)):
+                continue
+            place = f"tools[{items[0][0]}]" if items else "web_search_options"
+            item = validated(served.item, items[0][1], place) if items else served.item()
+            if (tool := self._tool(name, served, item, place, client)) is not None:
+                tools.append(tool)
+                types |= {str(one["type"]) for _, one in items}
+            elif name == "web_search":
+                _check_not_forced(chat)
+                notice = NO_WEB
+        return HostedTools(tuple(tools), types=frozenset(types), notice=notice)
+
+    def _tool(
+        self, name: str, served: ServedType, item: Item, place: str, client: str
+    ) -> HostedTool | None:
+        row = self._settings.serve.rows.get(name)
+        table = self._settings.web_search
+        if row is not None and self._settings.mcp[row.server].may_use(grant_of(client).name):
+            server = operators_server(self._settings, row.server)
+            _check_stores(row, item, place, client)
+            run = self._by_server(served, row, item, _address(server, row, client), client)
+            asks = self._asks(server, row.tool_name, client)
+            label = row.server
+        elif name == "web_search" and table is not None:
+            run, asks, label = self._by_provider(item), False, ""
+        else:
+            return None
+        start = _limited(item, run)
+        definition = served.definition(row)
+        return HostedTool(definition, served.kind, label, name, start, needs_approval=asks)
+
+    def _by_provider(self, item: Any) -> Start:
+        return lambda arguments: self._sessions.start(
+            web_search.found, self._settings.web_search, item, arguments["query"]
+        )
+
+    def _by_server(
+        self, served: ServedType, row: ServeRow, item: Item, address: ServerAddress, client: str
+    ) -> Start:
+        async def run(arguments: dict[str, Any]) -> HostedResult:
+            own = served.server_arguments(row, item, arguments)
+            tool = {"name": row.tool_name}
+            result = await self._sessions.called(address, client, row.server, tool, own)
+            return result if result.is_error else served.read(row, item, result)
+
+        return lambda arguments: self._sessions.start(run, arguments)
+
+    def _asks(self, server: OfferedServer, name: str, client: str) -> bool:
+        """Whether a call waits for approval. Rules that use hints need the server's list."""
+        listed: Mapping[str, Any] = {}
+        if server.own_list:
+            try:
+                tools = self._sessions.tools(server.address, client).result().tools
+                listed = next((tool for tool in tools if tool["name"] == name), {})
+            except ServerFailed:
+                pass
+            except CancelledError:
+                raise ClientDisconnected("The client has disconnected.") from None
+        return server.asks(name, hints(listed))
+
+
+def unbound(settings: Settings, listings: Mapping[str, Listing]) -> Iterator[tuple[str, str]]:
+    """The types whose tool is missing at its server, or does not take the arguments that are sent, and why.
+    Of servers that are not in ``listings`` nothing is known."""
+    for name, row in settings.serve.rows.items():
+        if row.server in listings and (why := _problem(SERVED[name], row, listings[row.server])):
+            yield name, why
+
+
+def _problem(served: ServedType, row: ServeRow, listing: Listing) -> str:
+    tools = {str(tool["name"]): tool for tool in listing.tools}
+    if row.tool_name not in tools:
+        listed = ", ".join(list(tools)[:20]) or "none"
+        meant = nearest(row.tool_name, [*tools])
+        return f"{row.server} has no tool {row.tool_name!r}{meant}; its tools: {listed}"
+    schema = tools[row.tool_name].get("input_schema") or {}
+    known, sent = [*(schema.get("properties") or {})], served.names(row)
+    for vendors, own in sent.items():
+        if own not in known:
+            takes = ", ".join(known) or "no arguments"
+            return f"{row.tool} has no argument {own!r}: set {vendors} to its name for it ({takes})"
+    missing = [one for one in schema.get("required") or () if one not in sent.values()]
+    if missing:
+        return f"{row.tool} requires {', '.join(map(repr, missing))}, which is not sent"
+    return ""
+
+
+def _address(server: OfferedServer, row: ServeRow, client: str) -> ServerAddress:
+    """The server's address, which names the client if the server separates clients."""
+    address = server.address
+    if row.scope != "client":
+        return address
+    if address.url:
+        return replace(address, headers=(*address.headers, (CLIENT_HEADER, client)))
+    return replace(address, env=(*address.env, (CLIENT_VARIABLE, client)))
+
+
+def _check_stores(row: ServeRow, item: Item, place: str, client: str) -> None:
+    """Raises `BadRequest` for a vector store that the operator does not let the client search."""
+    if not (isinstance(row, FileSearchRow) and isinstance(item, FileItem) and row.vector_store_ids):
+        return
+    allowed = row.stores_of(grant_of(client).name)
+    for n, one in enumerate(item.vector_store_ids):
+        if one not in allowed:
+            where = f"{place}.vector_store_ids[{n}]"
+            raise BadRequest(f"{where}: there is no vector store {one[:64]!r} here.", where)
+
+
+def _limited(item: Item, run: Start) -> Start:
+    """The calls of one answer, at most ``max_uses``, that the item allows."""
+    uses = itertools.count(1)
+
+    def start(arguments: dict[str, Any]) -> Future[HostedResult]:
+        url = arguments.get("url")
+        if isinstance(item, WebItem) and isinstance(url, str) and not item.allows(url):
+            problem = "The domain of this URL is not allowed in this request."
+            return ended_call(HostedResult(problem, is_error=True))
+        if item.max_uses is not None and next(uses) > item.max_uses:
+            return ended_call(HostedResult(f"max_uses is {item.max_uses}.", is_error=True))
+        return run(arguments)
+
+    return start
+
+
+def _has_search_options(chat: ChatCompletionRequest) -> bool:
+    return isinstance((chat.model_extra or {}).get("web_search_options"), Mapping)
+
+
+def _check_not_forced(chat: ChatCompletionRequest) -> None:
+    """Raises `BadRequest` if ``tool_choice`` leaves no other choice than a web search."""
+    pattern, choice = SERVED["web_search"].types, chat.tool_choice
+    if isinstance(choice, ToolChoice):
+        is_forced = pattern.fullmatch(choice.type) is not None
+    else:
+        kinds = [str(tool.get("type")) for tool in chat.tools or ()]
+        is_forced = choice == "required" and all(map(pattern.fullmatch, kinds))
+    if is_forced:
+        raise BadRequest(
+            "tool_choice asks for a web search, but nobody searches here: see [web_search] and [serve].",
+            "tool_choice",
+            "unsupported_tool",
+        )

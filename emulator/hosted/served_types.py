@@ -1,0 +1,293 @@
+"""The types of tools that vendors host, and that an operator's MCP tool can run: a row each.
+
+A row says which function the model sees, which arguments the server gets, and how its result is read. What
+the fronts show of a call is theirs. Everything in a result is untrusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from emulator.core.events import HostedKind
+from emulator.hosted.hosted_tool import HostedResult
+from emulator.hosted.search_results import found_page, is_in_domains, read_pages, result_text
+from emulator.settings.serve_settings import (
+    FileSearchRow,
+    ImageRow,
+    ServeRow,
+    WebFetchRow,
+    WebSearchRow,
+)
+
+Json = dict[str, Any]
+Domains = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=100)]
+
+MAX_ROWS = 50
+"""Of a search."""
+_TOKEN_CHARS = 4
+_IMAGE_SHOWN = "The image is made, and the user sees it."
+_IMAGE_TYPES = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
+
+
+class Item(BaseModel):
+    """What an item of a request's ``tools`` says of its calls."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    max_uses: Annotated[int, Field(ge=1)] | None = None
+
+
+class _Filters(BaseModel):
+    allowed_domains: Domains | None = None
+    blocked_domains: Domains | None = None
+
+
+class WebItem(Item):
+    """OpenAI has the domains in ``filters``, Anthropic in the tool itself."""
+
+    filters: _Filters | None = None
+    allowed_domains: Domains | None = None
+    blocked_domains: Domains | None = None
+    max_content_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def _domains(self) -> tuple[Sequence[str], Sequence[str]]:
+        filters = self.filters or _Filters()
+        allowed = filters.allowed_domains or self.allowed_domains
+        return allowed or (), filters.blocked_domains or self.blocked_domains or ()
+
+    @property
+    def has_domains(self) -> bool:
+        return any(self._domains)
+
+    def allows(self, url: str) -> bool:
+        allowed, blocked = self._domains
+        return not (allowed and not is_in_domains(url, allowed)) and not is_in_domains(url, blocked)
+
+
+class _ImageItem(Item):
+    size: str | None = None
+    quality: str | None = None
+    background: str | None = None
+
+
+class _Ranking(BaseModel):
+    score_threshold: float = 0
+
+
+class FileItem(Item):
+    vector_store_ids: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    max_num_results: Annotated[int, Field(ge=1, le=MAX_ROWS)] = 10
+    ranking_options: _Ranking = _Ranking()
+    filters: Any = None
+
+    @field_validator("filters")
+    @classmethod
+    def _is_empty(cls, value: Any) -> Any:
+        if value:
+            raise ValueError("is not supported; remove it")
+        return value
+
+
+@dataclass(frozen=True)
+class ServedType:
+    kind: HostedKind
+    types: re.Pattern[str]
+    """The types of a request's items: the vendors' versions."""
+    item: type[Item]
+    description: str
+    parameter: str
+    """What the model writes: one text, under the vendor's name."""
+    schema: Json
+    arguments: tuple[str, ...]
+    """The fields of the setting's row that name arguments of the server; their values are the call's, or the
+    item's."""
+    read: Callable[[Any, Any, HostedResult], HostedResult]
+    """Reads a result that is no error: of a row, an item and the server's result."""
+    row_schema: Json | None = None
+    """Of each object of a result for which the setting names a list."""
+    reads: bool = True
+    """A call changes nothing."""
+
+    def definition(self, row: ServeRow | None) -> Json:
+        """The function as the model sees it; ``row`` is None for a search by a provider."""
+        parameters = {
+            "type": "object",
+            "properties": {self.parameter: self.schema},
+            "required": [self.parameter],
+            "additionalProperties": False,
+        }
+        function: Json = {
+            "name": self.kind,
+            "description": self.description,
+            "parameters": parameters,
+        }
+        if self.reads:
+            function["annotations"] = {"readOnlyHint": True}
+        lists_rows = row is None or bool(getattr(row, "results", ""))
+        if self.row_schema and lists_rows:
+            function["output_schema"] = {"type": "array", "items": self.row_schema}
+        return {"type": "function", "function": function}
+
+    def names(self, row: ServeRow) -> Mapping[str, str]:
+        """The vendor's name of each argument that is sent -> the server's."""
+        named = {name: str(getattr(row, name)) for name in self.arguments}
+        return {name: own for name, own in named.items() if own}
+
+    def server_arguments(self, row: ServeRow, item: Item, arguments: Mapping[str, Any]) -> Json:
+        values = {
+            own: arguments.get(name, getattr(item, name, None))
+            for name, own in self.names(row).items()
+        }
+        return {own: value for own, value in values.items() if value is not None}
+
+
+def _found_pages(row: WebSearchRow, item: WebItem, result: HostedResult) -> HostedResult:
+    if not row.results:
+        if not item.has_domains:
+            return result
+        # Text mixes all pages: of it only the addresses that are allowed can be told apart.
+        allowed = [page.url for page in read_pages(result.content) if item.allows(page.url)]
+        return replace(result, content="\n".join(allowed))
+    found = _rows(result, row.results)
+    if isinstance(found, HostedResult):
+        return found
+    pages = (
+        found_page(one.get(row.url), one.get(row.title), one.get(row.snippet)) for one in found
+    )
+    return replace(
+        result, content=result_text([p for p in pages if p is not None and item.allows(p.url)])
+    )
+
+
+def _fetched_text(_: WebFetchRow, item: WebItem, result: HostedResult) -> HostedResult:
+    most = item.max_content_tokens
+    text = result.text
+    if most is None or len(text) <= most * _TOKEN_CHARS:
+        return result
+    return replace(result, content=f"{text[: most * _TOKEN_CHARS]}\n[cut at {most} tokens]")
+
+
+def _found_files(row: FileSearchRow, item: FileItem, result: HostedResult) -> HostedResult:
+    if not row.results:
+        return result
+    found = _rows(result, row.results)
+    if isinstance(found, HostedResult):
+        return found
+    hits: list[Json] = []
+    for one in found:
+        hit = {name: one.get(getattr(row, name)) for name in ("file_id", "filename", "text")}
+        hit = {name: value if isinstance(value, str) else "" for name, value in hit.items()}
+        score = one.get(row.score)
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            score = None
+        if score is None or score >= item.ranking_options.score_threshold:
+            hits.append({**hit, "score": score})
+    return replace(result, content=json.dumps(hits[: item.max_num_results], ensure_ascii=False))
+
+
+def _made_image(row: ImageRow, _: _ImageItem, result: HostedResult) -> HostedResult:
+    """The image for the client; the model reads what the server says of it."""
+    parts = result.content if isinstance(result.content, list) else []
+    urls = [str(p["image_url"]["url"]) for p in parts if p.get("type") == "image_url"]
+    if row.result:
+        data = _at(result, row.result)
+        urls = [_data_url(data)] if isinstance(data, str) else []
+    if not any(urls):
+        return HostedResult("The server made the call and sent no image.", is_error=True)
+    texts = [str(part["text"]) for part in parts if part.get("type") == "text"]
+    return HostedResult("\n".join([_IMAGE_SHOWN, *texts]), image=urls[0])
+
+
+def _data_url(data: str) -> str:
+    """The address of an image in base64; "" for other text."""
+    try:
+        start = base64.b64decode(data, validate=True)[:12]
+    except (binascii.Error, ValueError):
+        return ""
+    kinds = (kind for magic, kind in _IMAGE_TYPES if start.startswith(magic))
+    kind = next(kinds, "")
+    return kind and f"data:image/{kind};base64,{data}"
+
+
+def _rows(result: HostedResult, path: str) -> list[Json] | HostedResult:
+    """The objects of the list at ``path``: keys with dots between; a dot alone is the whole result. A result
+    without a list is an error."""
+    found = _at(result, path)
+    if not isinstance(found, list):
+        problem = f"The result has no list {path!r}, where the setting serve looks for one."
+        return HostedResult(problem, is_error=True)
+    return [one for one in found[:MAX_ROWS] if isinstance(one, dict)]
+
+
+def _at(result: HostedResult, path: str) -> Any:
+    try:
+        value = json.loads(result.text)
+    except (ValueError, RecursionError):
+        return None
+    for name in filter(None, path.split(".")):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _object(**properties: str) -> Json:
+    kinds = {name: {"type": kind} for name, kind in properties.items()}
+    return {"type": "object", "properties": kinds}
+
+
+_QUERY: Json = {"type": "string", "minLength": 1, "maxLength": 1000}
+_URL: Json = {"type": "string", "pattern": "^https?://", "maxLength": 2048}
+
+SERVED: Mapping[str, ServedType] = {
+    "web_search": ServedType(
+        kind="web_search",
+        types=re.compile(r"web_search(_preview)?(_20[\d_]+)?"),
+        item=WebItem,
+        description="Search the web. Name the url of each page that your answer relies on.",
+        parameter="query",
+        schema=_QUERY,
+        arguments=("query",),
+        read=_found_pages,
+        row_schema=_object(url="string", title="string", snippet="string"),
+    ),
+    "image_generation": ServedType(
+        kind="image_generation",
+        types=re.compile("image_generation"),
+        item=_ImageItem,
+        description="Make an image by a description of it. The user sees the image.",
+        parameter="prompt",
+        schema={"type": "string", "minLength": 1, "maxLength": 32_000},
+        arguments=("prompt", "size", "quality", "background"),
+        read=_made_image,
+        reads=False,
+    ),
+    "web_fetch": ServedType(
+        kind="web_fetch",
+        types=re.compile(r"web_fetch(_20\d+)?"),
+        item=WebItem,
+        description="Fetch the page or the document at a URL, and return its text.",
+        parameter="url",
+        schema=_URL,
+        arguments=("url",),
+        read=_fetched_text,
+    ),
+    "file_search": ServedType(
+        kind="file_search",
+        types=re.compile("file_search"),
+        item=FileItem,
+        description="Search the user's files. Name the file of each passage that your answer relies on.",
+        parameter="query",
+        schema=_QUERY,
+        arguments=("query", "max_num_results", "vector_store_ids"),
+        read=_found_files,
+        row_schema=_object(file_id="string", filename="string", text="string", score="number"),
+    ),
+}

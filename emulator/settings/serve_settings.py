@@ -1,0 +1,118 @@
+"""The tables ``[serve.TYPE]`` of emulator.toml: the MCP tool that runs a type of tool which vendors host.
+
+    [serve]
+    web_search = "searx.search"          # [mcp.searx], its tool search
+
+    [serve.file_search]
+    tool = "index.find"
+    query = "q"                          # its name for an argument
+    results = "hits"                     # where its structured result has the list
+
+A key of a table is a name of the vendor's; its value is the server's name for it. An argument whose value is
+"" is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
+
+
+class ServeRow(BaseModel):
+    """What all types have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: str
+    """SERVER.TOOL: a server of ``[mcp]``, which need not be offered otherwise."""
+    scope: Literal["shared", "client"] | None = None
+    """``client``: the server gets a digest of the client, and separates what it keeps for each."""
+
+    @field_validator("tool")
+    @classmethod
+    def _names_both(cls, value: str) -> str:
+        if not all(value.partition(".")):
+            raise ValueError("write SERVER.TOOL, a server of [mcp] and its tool")
+        return value
+
+    @property
+    def server(self) -> str:
+        return self.tool.partition(".")[0]
+
+    @property
+    def tool_name(self) -> str:
+        return self.tool.partition(".")[2]
+
+
+class WebSearchRow(ServeRow):
+    query: str = "query"
+    results: str = ""
+    """The pages, objects with the three fields below; "": the result is text."""
+    url: str = "url"
+    title: str = "title"
+    snippet: str = "snippet"
+
+
+class ImageRow(ServeRow):
+    prompt: str = "prompt"
+    size: str = ""
+    quality: str = ""
+    background: str = ""
+    result: str = ""
+    """The image in base64; "": the result's first part that is an image."""
+
+
+class WebFetchRow(ServeRow):
+    url: str = "url"
+
+
+class FileSearchRow(ServeRow):
+    query: str = "query"
+    max_num_results: str = ""
+    vector_store_ids: str = ""
+    stores: Mapping[str, tuple[str, ...]] = {}
+    """Patterns of the names of client keys, and the ids that they may search."""
+    results: str = ""
+    """The hits, objects with the four fields below; "": the result is text."""
+    file_id: str = "file_id"
+    filename: str = "filename"
+    score: str = "score"
+    text: str = "text"
+
+    @model_validator(mode="after")
+    def _names_stores(self) -> Self:
+        if self.vector_store_ids and not self.stores:
+            raise ValueError(
+                'vector_store_ids needs stores: the ids for each key, as in stores = { "*" = ["docs"] }'
+            )
+        return self
+
+    def stores_of(self, key_name: str) -> tuple[str, ...]:
+        """The ids that the client key of that name may search."""
+        allowed = (ids for key, ids in self.stores.items() if fnmatchcase(key_name, key))
+        return tuple(one for ids in allowed for one in ids)
+
+
+def _short(value: Any) -> Any:
+    return {"tool": value} if isinstance(value, str) else value
+
+
+Short = BeforeValidator(_short)
+
+
+class ServeTables(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    web_search: Annotated[WebSearchRow | None, Short] = None
+    image_generation: Annotated[ImageRow | None, Short] = None
+    web_fetch: Annotated[WebFetchRow | None, Short] = None
+    file_search: Annotated[FileSearchRow | None, Short] = None
+
+    @property
+    def rows(self) -> Mapping[str, ServeRow]:
+        """The types that are served."""
+        named = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {name: row for name, row in named if row is not None}
