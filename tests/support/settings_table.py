@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from emulator.settings.command_line import GROUPS, choices, flag, flag_settings
@@ -46,6 +46,8 @@ def _default(field: FieldInfo) -> str:
         value = ",".join(value)
     if isinstance(value, bool):
         value = "on" if value else "off"
+    if isinstance(value, BaseModel):  # tables, which are empty
+        return ""
     return f"`{value}`" if value not in ("", None, {}) else ""
 
 
