@@ -1,4 +1,5 @@
-"""A hosted call that waits until a person approves it in the inspector, as cells do: see `Approvals`.
+"""A hosted call that waits for a person in the inspector, as cells do: see `Approvals`. A person approves it
+before it starts, or answers what its server asks meanwhile.
 
 For fronts that cannot ask the client. The call's future exists from the beginning, so the answer waits for it
 as for a running call: it may be cancelled until it is approved, and has the answer's deadline.
@@ -17,6 +18,7 @@ from typing import Any
 
 from emulator import traces
 from emulator.core.events import new_id
+from emulator.hosted.elicitation import Ask, Question
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.pending_approval import DISCONNECTED
@@ -28,6 +30,29 @@ def approved_first(
 ) -> HostedTool:
     """The tool, whose calls start when ``client`` approves them, and fail after ``seconds`` without it."""
     return replace(tool, start=partial(_start, tool, approvals, client, seconds))
+
+
+def asked_person(approvals: Approvals, seconds: float) -> Ask:
+    """How servers ask the person of a client; without an answer after ``seconds``, that is a refusal."""
+
+    def ask(client: str, question: Question) -> Future[dict[str, Any] | None]:
+        pending = approvals.add(new_id("ask_"), client, question.model_dump_json())
+        future: Future[dict[str, Any] | None] = Future()
+        future.add_done_callback(lambda _: pending.refuse(DISCONNECTED))
+
+        def run() -> None:
+            try:
+                decision = approvals.wait(pending, seconds)
+            finally:
+                approvals.remove(pending)
+            values = json.loads(decision.code) if decision.approved and decision.code else None
+            with suppress(InvalidStateError):
+                future.set_result(values)
+
+        threading.Thread(target=run, name="question", daemon=True).start()
+        return future
+
+    return ask
 
 
 def _start(

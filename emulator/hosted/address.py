@@ -46,6 +46,8 @@ class ServerAddress:
     headers: Pairs = field(default=(), repr=False)
     timeout: float = 60
     """The deadline of one call, in seconds."""
+    label: str = field(default="", compare=False)
+    """The operator's name of the server."""
 
     def __str__(self) -> str:
         """The host or the command: what errors and logs may show."""
@@ -57,11 +59,11 @@ class ServerAddress:
         return redactor(self.args, *map(SecretStr, values))(text)
 
 
-def address_of(row: MCPServerRow) -> ServerAddress:
+def address_of(row: MCPServerRow, label: str) -> ServerAddress:
     """Return the address of the operator's server."""
     env, headers = revealed(row.env), with_token(row.headers, row.token)
     url = row.url.get_secret_value()
-    return ServerAddress(url, row.command, row.args, env, headers, row.timeout)
+    return ServerAddress(url, row.command, row.args, env, headers, row.timeout, label)
 
 
 def revealed(values: Mapping[str, SecretStr]) -> Pairs:

@@ -114,7 +114,7 @@ def operators_server(
     rules = (row.require_approval, item.require_approval if item else None)
     return OfferedServer(
         label,
-        address_of(row),
+        address_of(row, label),
         (item.server_description if item else None) or row.description,
         (row.allowed_tools, item.allowed_tools if item else None),
         tuple(rule for rule in rules if rule is not None),

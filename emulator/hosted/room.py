@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emulator.core.protocol import ChatCompletionRequest
+from emulator.hosted.elicitation import Ask
 from emulator.hosted.hosted_tool import HostedTools
 from emulator.hosted.mcp_servers import MCPServers
 from emulator.hosted.served import ServedTypes
@@ -13,8 +14,9 @@ from emulator.settings.settings import Settings
 class HostedRoom:
     """Resolves the hosted tools of requests. Safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._sessions = Sessions()
+    def __init__(self, settings: Settings, ask: Ask | None = None) -> None:
+        """``ask`` puts the questions of servers to people; None if nobody can be asked."""
+        self._sessions = Sessions(ask)
         self._servers = MCPServers(settings, self._sessions)
         self._served = ServedTypes(settings, self._sessions)
 

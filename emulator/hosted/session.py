@@ -13,10 +13,12 @@ Everything that a server sends is bounded here: the size of a reply, the time of
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,16 @@ import httpx2
 import structlog
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+)
 from mcp_types import ToolListChangedNotification as ToolListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import SecretStr, ValidationError
@@ -39,6 +50,7 @@ from emulator.hosted.address import (
     ServerRefused,
     SessionUnknown,
 )
+from emulator.hosted.elicitation import Question, Refused, question_of
 from emulator.hosted.listing import Listing
 from emulator.hosted.transport import (
     MAX_REPLY_BYTES,
@@ -63,6 +75,8 @@ IDLE_SECONDS = 300
 CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
 MAX_LISTED = 1000
+MAX_QUESTIONS = 5
+"""That a server may ask during one call, one after the other."""
 _LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
 """The codes of errors that the SDK itself makes of a call that has no answer."""
 _MAX_DETAIL = 500
@@ -77,8 +91,14 @@ _NETWORK_VARIABLES = frozenset(
 class ServerSession:
     """A session with the server at ``address``."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        ask: Callable[[Question], Future[dict[str, Any] | None]] | None = None,
+    ) -> None:
+        """``ask`` asks the session's client (`elicitation.Ask`)."""
         self._address = address
+        self._ask = ask
         self._ready = anyio.Event()
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -235,7 +255,11 @@ class ServerSession:
             )
             transport = stdio_client(parameters, errlog=stderr)
         client = Client(
-            watched(transport, self._note_end), message_handler=self._note_change, cache=None
+            watched(transport, self._note_end),
+            message_handler=self._note_change,
+            elicitation_callback=self._elicit,
+            input_required_max_rounds=MAX_QUESTIONS,
+            cache=None,
         )
         await stack.enter_async_context(client)
         # The SDK's own check runs the server's regular expressions, in the event loop of all sessions and
@@ -263,6 +287,25 @@ class ServerSession:
         if isinstance(message, ToolListChanged):
             self._changes += 1
             self._listing = None
+
+    async def _elicit(
+        self, context: object, params: ElicitRequestParams
+    ) -> ElicitResult | ErrorData:
+        """The answer of a person to what the server asks. The message of a refusal is the call's error."""
+        try:
+            if params.mode != "form":
+                raise Refused("it asks to open an address, which nobody does here")
+            if self._ask is None:
+                raise Refused("it asks for input, and nobody can be asked: the inspector is off")
+            server = self._address.label or str(self._address)
+            question = question_of(server, params.message, params.requested_schema)
+        except Refused as error:
+            return ErrorData(code=INVALID_PARAMS, message=str(error))
+        log.warning("an MCP server asks for input at /inspector/containers", server=server)
+        values = await asyncio.wrap_future(self._ask(question))
+        if values is None:
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content=values)
 
     async def _examine(self, response: httpx2.Response) -> None:
         """Note an error's status, which the SDK does not report, and bound a body that is not a stream."""

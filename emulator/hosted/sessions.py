@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from emulator.hosted.address import (
@@ -22,6 +23,7 @@ from emulator.hosted.address import (
     ServerFailed,
     SessionUnknown,
 )
+from emulator.hosted.elicitation import Ask
 from emulator.hosted.hosted_tool import HostedResult, Outcome
 from emulator.hosted.listing import ListedTool, Listing
 
@@ -39,7 +41,9 @@ T = TypeVar("T")
 class Sessions:
     """Opens sessions as they are needed, again after they have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Ask | None = None) -> None:
+        """``ask`` puts the questions of servers to people; None if nobody can be asked."""
+        self._ask = ask
         self._lock = threading.Lock()
         self._loop: AbstractContextManager[BlockingPortal] | None = None
         self._portal: BlockingPortal | None = None
@@ -135,7 +139,8 @@ class Sessions:
             if len(self._open) >= MAX_SESSIONS:
                 oldest = min(self._open, key=lambda k: self._open[k].idle_since)
                 self._open.pop(oldest).end()
-            session = self._open[key] = ServerSession(address)
+            ask = None if self._ask is None else partial(self._ask, client)
+            session = self._open[key] = ServerSession(address, ask)
             # In a context of its own: that of the request would keep the request's objects alive.
             task = asyncio.create_task(session.run(), context=Context())
             self._tasks.add(task)

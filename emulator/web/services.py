@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from emulator.answering.call_approval import asked_person
 from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
@@ -151,7 +152,9 @@ def open_services(
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
-            hosted = room = HostedRoom(settings)
+            seconds = settings.approval_seconds
+            ask = asked_person(approvals, seconds) if settings.inspector != "off" else None
+            hosted = room = HostedRoom(settings, ask)
             mcp_problems = room.problems
             opening.callback(room.close)
         hosted = ContainerShell(hosted, interpreter, settings)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from flask import Blueprint, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.core.errors import NotFound
+from emulator.hosted.elicitation import Question, read_question
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
@@ -22,7 +25,9 @@ _PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".svg")
 
 
 class DecisionForm(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    """The fields of a server's question are named by their place: ``field-0``."""
+
+    model_config = ConfigDict(extra="allow")
 
     code: str | None = Field(None, max_length=MAX_CODE)
     reason: str = Field("", max_length=10_000)
@@ -59,7 +64,9 @@ def add_containers(
         newest = containers.list(viewer().sends_as)[::-1]
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=newest[:_MAX_CONTAINERS],
-            pending_cells=pending_cells(), pending_calls=pending_calls(),
+            pending_cells=pending_cells(), pending_calls=[
+                (call, client, read_question(call.code)) for call, client in pending_calls()
+            ],
         )  # fmt: skip
 
     @inspector.get("/inspector/containers/<container_id>")
@@ -93,16 +100,20 @@ def add_containers(
 
     @inspector.post("/inspector/calls/<key>/<verb>")
     def decide_call(key: str, verb: str) -> Response:
-        owner = next((call.owner for call, _ in pending_calls() if call.id == key), None)
-        if owner is None:
+        waiting = next((call for call, _ in pending_calls() if call.id == key), None)
+        if waiting is None:
             raise NotFound(f"No call {key!r} waits for approval.")
-        calls.decide(owner, key, _decision(verb))
+        calls.decide(waiting.owner, key, _decision(verb, read_question(waiting.code)))
         return json_reply({"status": f"{verb}d"})
 
 
-def _decision(verb: str) -> ApprovalDecision:
-    """The decision that the current request sends."""
+def _decision(verb: str, question: Question | None = None) -> ApprovalDecision:
+    """The decision that the current request sends; its code is the values that answer a ``question``. Raises
+    `BadRequest` for values that the server does not accept."""
     if verb not in ("approve", "decline"):
         raise NotFound("A cell or call can only be approved or declined.")
     form = body_as(DecisionForm)
+    if question is not None:
+        values = question.values(form.model_extra or {}) if verb == "approve" else {}
+        return ApprovalDecision(verb == "approve", json.dumps(values))
     return ApprovalDecision(verb == "approve", form.code, form.reason)
