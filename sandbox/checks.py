@@ -26,11 +26,11 @@ def check_place(place: str, options: Options) -> list[Check]:
         place = "bubblewrap"  # show the fences that the operator has switched off
     row = PLACES[place]
     if row.shared:
-        return row.fences(options)
+        return row.checks(options)
     name = f"kernel ({place})"
     return [
         check(name, lambda: KernelEngine(place=place, warm=0, **options)),
-        *row.fences(options),
+        *row.checks(options),
     ]
 
 

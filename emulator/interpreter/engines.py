@@ -47,7 +47,7 @@ def warn_of_place(settings: Settings) -> None:
     be stopped, and else the first cell would tell."""
     if settings.interpreter == "on" or settings.sandbox == "bubblewrap":
         return  # `InterpreterEngines.warm_up` logs it; or it is the default, which few need
-    problem = first_problem(PLACES[settings.sandbox].fences(place_options(settings)))
+    problem = first_problem(PLACES[settings.sandbox].checks(place_options(settings)))
     if problem is not None:
         _warn(settings, problem)
 

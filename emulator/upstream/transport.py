@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx2
 import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError, ProtocolError, ReadTimeoutError
 from urllib3.util import parse_url
@@ -193,6 +192,8 @@ def _manager(base_url: str) -> urllib3.PoolManager:
     options: dict[str, Any] = {"maxsize": _MAX_IDLE}
     proxy = _proxy_url(base_url)
     if base_url.startswith("https:") or proxy.startswith("https:"):
+        import httpx2
+
         try:
             options["ssl_context"] = httpx2.create_ssl_context()
         except OSError as error:

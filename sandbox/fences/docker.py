@@ -30,7 +30,6 @@ LABEL = "tool-use-api-emulator.server"
 SHM_SIZE, RUN_FOLDER_SIZE = 16 * 1024 * 1024, 1024 * 1024
 """Bytes in /dev/shm, and in the folder of the sockets."""
 
-INSTALL_FIX = 'pip install "docker~=7.2"'
 ENGINE_FIX = "start Docker on this machine and give this user access, or set DOCKER_HOST"
 IMAGE_FIX = "make kernel-image (docker build), or set another image with --docker-image"
 
@@ -84,11 +83,9 @@ def client() -> Iterator[Any]:
 
 
 def library() -> Any:
-    """The Docker SDK, an optional dependency. Raises SandboxUnavailable."""
-    try:
-        import docker
-    except ImportError as error:
-        raise SandboxUnavailable("the docker library is not installed", INSTALL_FIX) from error
+    """The Docker SDK, an optional dependency."""
+    import docker
+
     return docker
 
 

@@ -60,7 +60,7 @@ class KernelEngine:
         self._used_elsewhere: list[KernelConnection] = []
         """Kernels of this process that others use. They keep their slots."""
         self._pool: WarmPool[KernelConnection] = WarmPool(self._connect, size=warm, most=most)
-        self._fences = partial(row.fences, options)
+        self._checks = partial(row.checks, options)
         self._probe_lock = threading.Lock()
         self._problem: SandboxUnavailable | None = None
         self._probed = False
@@ -71,7 +71,7 @@ class KernelEngine:
         with self._probe_lock:
             if not self._probed:
                 leftovers.sweep(cgroups.folders())
-                self._problem = first_problem(self._fences())
+                self._problem = first_problem(self._checks())
                 self._probed = True
             if self._problem is not None:
                 raise SandboxUnavailable(self._problem.reason, self._problem.fix)

@@ -20,7 +20,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 60.0
 """Seconds for a gateway to start a kernel: it may have to find a machine first."""
-INSTALL_FIX = 'pip install "websockets~=16.0"'
 _FIX = "check the gateway's URL and token, and that it runs"
 _GONE = ("restarting", "autorestarting", "dead", "terminating")
 
@@ -66,8 +64,6 @@ class Gateway:
 
     def problem(self) -> SandboxUnavailable | None:
         """Return None if the gateway answers and has the kernelspec, else the problem."""
-        if find_spec("websockets") is None:
-            return _no_library()
         try:
             response = httpx2.get(
                 f"{self.address}/api/kernelspecs", headers=self.headers(), timeout=10.0
@@ -81,10 +77,6 @@ class Gateway:
                 f"the gateway has no kernel {self.kernel!r}", f"use one of {', '.join(known)}"
             )
         return None
-
-
-def _no_library() -> SandboxUnavailable:
-    return SandboxUnavailable("the websockets library is not installed", INSTALL_FIX)
 
 
 class GatewayKernel:
@@ -150,11 +142,9 @@ class GatewayKernel:
             raise SandboxUnavailable(f"the gateway shows no kernel: {response.status_code}", _FIX)
 
     def _connect(self) -> "ClientConnection":
-        try:
-            from websockets.exceptions import WebSocketException
-            from websockets.sync.client import connect
-        except ImportError as error:
-            raise _no_library() from error
+        from websockets.exceptions import WebSocketException
+        from websockets.sync.client import connect
+
         url = self._gateway.address.replace("http", "ws", 1)
         try:
             return connect(

@@ -15,8 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from emulator.upstream import local_model
-from sandbox.fences import docker
-from sandbox.kernel import gateway
+from sandbox.kernel.places import PLACES
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -39,10 +38,11 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = tomllib.loads(
 )
 
 
-def test_requirements_txt_is_the_packages_own_list() -> None:
+def test_requirements_txt_is_the_packages_own_list_and_that_of_kernels() -> None:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == PROJECT["project"][
-        "dependencies"
+    assert [line for line in lines if not line.startswith("#")] == [
+        *PROJECT["project"]["dependencies"],
+        *EXTRAS["kernels"],
     ]
 
 
@@ -77,8 +77,9 @@ def test_a_package_in_two_lists_has_the_same_version_in_both() -> None:
 
 def test_messages_about_a_missing_package_name_the_requirement_of_its_extra() -> None:
     assert list(local_model.REQUIREMENTS) == EXTRAS["local"]
-    assert [f'pip install "{one}"' for one in EXTRAS["docker"]] == [docker.INSTALL_FIX]
-    assert [f'pip install "{one}"' for one in EXTRAS["gateway"]] == [gateway.INSTALL_FIX]
+    for name in ("docker", "gateway"):
+        listed = " ".join(f'"{one}"' for one in EXTRAS[name])
+        assert PLACES[name].install == f"pip install {listed}"
     assert " ".join(EXTRAS["local"]) in (ROOT / "docs" / "settings.md").read_text()
 
 

@@ -1,7 +1,8 @@
-"""The wheel, installed in an environment of its own: its commands, its page, its kernels."""
+"""The wheel, in an environment with what it requires: its commands, its page, its kernels."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,10 +10,16 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
 
 import openai
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import emulator
 from tests.support import processes
@@ -38,38 +45,100 @@ def pip(*arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel, and the packages of this one.
-
-    That the wheel requires what it imports is a test in `test_requirements.py`.
-    """
-    folder = tmp_path_factory.mktemp("installed")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), ".")
-    (wheel,) = folder.glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel and its kernels."""
+    return install(wheel, tmp_path_factory.mktemp("installed"), "kernels")
+
+
+@pytest.fixture(scope="module")
+def without_kernels(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(wheel, tmp_path_factory.mktemp("without"))
+
+
+def install(wheel: Path, folder: Path, *extras: str) -> Path:
+    """Make an environment of the wheel, and of the packages of this one that it requires."""
     python = folder / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (packages,) = folder.glob("venv/lib/*/site-packages")
-    shutil.copytree(
-        sysconfig.get_path("purelib"), packages, copy_function=_link, dirs_exist_ok=True
-    )
-    install = ("install", "--quiet", "--no-compile", "--no-deps", str(wheel))
-    pip("--python", str(python), *install)
+    here = Path(sysconfig.get_path("purelib"))
+    for name in required(wheel, extras):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts and (here / file).exists():
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                _link(here / file, packages / file)
+    arguments = ("install", "--quiet", "--no-compile", "--no-deps", str(wheel))
+    pip("--python", str(python), *arguments)
     return python.parent
 
 
-def _link(source: str, target: str) -> None:
+def required(wheel: Path, extras: Sequence[str]) -> set[str]:
+    """The names of all packages that the wheel requires, directly or not."""
+    (metadata,) = (each for each in zipfile.Path(wheel).iterdir() if "dist-info" in each.name)
+    found: set[tuple[str, str]] = set()
+    waiting: list[tuple[Distribution, str]]
+    waiting = [(PathDistribution(metadata), extra) for extra in ("", *extras)]
+    while waiting:
+        requiring, wanted = waiting.pop()
+        for requirement in map(Requirement, requiring.requires or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": wanted}):
+                continue
+            for extra in ("", *requirement.extras):
+                if (key := (canonicalize_name(requirement.name), extra)) not in found:
+                    found.add(key)
+                    waiting.append((distribution(requirement.name), extra))
+    return {name for name, _ in found}
+
+
+def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # on another file system
         shutil.copy2(source, target)
 
 
-def run(command: Path, *arguments: str, cwd: Path) -> str:
+def run(command: Path, *arguments: str, cwd: Path, code: int = 0) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [command, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=True
+        [command, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
+    assert done.returncode == code, done.stderr
     return done.stdout
+
+
+@contextmanager
+def serving(
+    installed: Path, upstream: ScriptedUpstream, folder: Path, *options: str
+) -> Iterator[tuple[processes.Process, openai.OpenAI]]:
+    command = (str(installed / "tool-emulator"), "serve", "--database", ":memory:")
+    with (
+        processes.proxy(
+            upstream.base_url, folder / "log", *options, command=command, cwd=folder
+        ) as (proxy, url),
+        openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        yield proxy, client
+
+
+def weather_call(client: openai.OpenAI) -> tuple[str, str]:
+    completion = client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "Weather?"}], tools=[GET_WEATHER]
+    )
+    (call,) = completion.choices[0].message.tool_calls or ()
+    return call.function.name, call.function.arguments
+
+
+def test_only_the_extra_of_kernels_requires_jupyters_packages(wheel: Path) -> None:
+    packages = {"ipykernel", "jupyter-client", "pyzmq"}
+    assert packages.isdisjoint(required(wheel, []))
+    assert packages <= required(wheel, ["kernels"])
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -103,24 +172,50 @@ def test_the_installed_proxy_makes_a_tool_call_in_any_folder(
     installed: Path, tmp_path: Path
 ) -> None:
     """The prompts come out of the wheel, and so does the code that runs in a program's child."""
-    serve = (str(installed / "tool-emulator"), "serve")
-    options = ("--sandbox", "none", "--database", ":memory:")
     with ScriptedUpstream() as upstream:
         upstream.reply('```python\nget_weather(location="London")\n```')
-        with (
-            processes.proxy(
-                upstream.base_url, tmp_path / "log", *options, command=serve, cwd=tmp_path
-            ) as (_, url),
-            openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
-        ):
-            completion = client.chat.completions.create(
-                model="m", messages=[{"role": "user", "content": "Weather?"}], tools=[GET_WEATHER]
-            )
-        (call,) = completion.choices[0].message.tool_calls or ()
-        assert (call.function.name, call.function.arguments) == (
-            "get_weather", '{"location":"London"}',
-        )  # fmt: skip
+        with serving(installed, upstream, tmp_path, "--sandbox", "none") as (_, client):
+            assert weather_call(client) == ("get_weather", '{"location":"London"}')
         assert "def get_weather(" in upstream.requests[0]["messages"][0]["content"]
+
+
+INTERPRETER = {"type": "code_interpreter", "container": {"type": "auto"}}
+KERNELS = "the ipykernel library is not installed", "pip install 'tool-use-api-emulator[kernels]'"
+
+
+def test_a_proxy_without_the_kernels_packages_makes_calls_and_names_the_command_for_cells(
+    without_kernels: Path, tmp_path: Path
+) -> None:
+    assert {"ipykernel", "zmq"}.isdisjoint(
+        each.name for each in without_kernels.parent.glob("lib/*/site-packages/*")
+    )
+    with (
+        ScriptedUpstream() as upstream,
+        serving(without_kernels, upstream, tmp_path, "--sandbox", "none") as (proxy, client),
+    ):
+        (line,) = (each for each in proxy.wait_for("Try:").splitlines() if " off" in each)
+        warning = json.loads(line)
+        assert (warning["event"], warning["reason"], warning["fix"]) == (
+            "code interpreter off", *KERNELS,
+        )  # fmt: skip
+        upstream.reply("```tool_code\nget_weather(location='lon'.title() + 'don')\n```")
+        assert weather_call(client) == ("get_weather", '{"location":"London"}')
+        upstream.reply("```python\nprint(6 * 7)\n```")
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.responses.create(model="m", input="6 * 7?", tools=[INTERPRETER])
+    assert (caught.value.status_code, caught.value.code) == (503, "sandbox_failed")
+    assert caught.value.message.endswith(f"The code could not be run: {'; '.join(KERNELS)}")
+
+
+def test_the_doctor_of_a_proxy_without_the_kernels_packages_names_the_command(
+    without_kernels: Path, tmp_path: Path
+) -> None:
+    said = run(without_kernels / "tool-emulator", "doctor", cwd=tmp_path, code=1)
+    reason, fix = KERNELS
+    assert re.search(
+        rf"^kernel \(bubblewrap\) +OFF +{reason}\n +fix: {re.escape(fix)}$", said, re.MULTILINE
+    )
+    assert re.search(r"^programs +works", said, re.MULTILINE), said
 
 
 @needs_bubblewrap

@@ -30,7 +30,6 @@ from emulator.web.routes.replies import (
     with_answer_headers,
 )
 from emulator.web.routes.streaming import Frames
-from emulator.web.routes.websocket import answer_websocket
 
 
 def add_routes(
@@ -85,6 +84,8 @@ class _Routes:
         return parsed_body(lambda body: parse_request(body, client(), cache, model=model))
 
     def open_websocket(self) -> Response:
+        from emulator.web.routes.websocket import answer_websocket  # 1 MiB that few clients need
+
         return answer_websocket(self.settings.max_body_bytes)
 
     def count_input_tokens(self) -> Response:

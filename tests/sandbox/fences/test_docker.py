@@ -254,7 +254,7 @@ def test_a_missing_fence_turns_the_engine_off(fence: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         docker, "container_options", lambda room, user: container_options(room, user) | change
     )
-    broken = [check.name for check in docker_probes.checks(CONFIG["image"], "") if not check.ok]
+    broken = [check.name for check in docker_probes.checks(CONFIG["image"]) if not check.ok]
     assert name in broken
     with (
         kernels(LIMITS) as engine,
@@ -265,7 +265,7 @@ def test_a_missing_fence_turns_the_engine_off(fence: str, monkeypatch: pytest.Mo
 
 def test_all_fences_hold() -> None:
     """Where one does not the other tests are skipped, so this one must not be."""
-    assert [check for check in docker_probes.checks(CONFIG["image"], "") if not check.ok] == []
+    assert [check for check in docker_probes.checks(CONFIG["image"]) if not check.ok] == []
 
 
 def test_a_missing_image_is_reported() -> None:

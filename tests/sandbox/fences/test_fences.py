@@ -333,28 +333,42 @@ def test_the_doctor_prints_a_table_and_returns_whether_all_works(
 
 
 @pytest.mark.parametrize(
-    ("library", "without"),
+    ("library", "without", "fix"),
     [
-        ("docker~=7.2", Settings(sandbox="docker")),
-        ("websockets~=16.0", Settings(sandbox="gateway", gateway_url="http://127.0.0.1:9")),
+        ("ipykernel", Settings(), "pip install 'tool-use-api-emulator[kernels]'"),
+        (
+            "ipykernel",
+            Settings(sandbox="none"),
+            "pip install 'tool-use-api-emulator[kernels]'",
+        ),
+        (
+            "docker",
+            Settings(sandbox="docker"),
+            'pip install "docker~=7.2" "jupyter-client~=8.10"',
+        ),
+        (
+            "websockets",
+            Settings(sandbox="gateway", gateway_url="http://127.0.0.1:9"),
+            'pip install "websockets~=16.0"',
+        ),
     ],
-    ids=["docker", "gateway"],
+    ids=["bubblewrap", "none", "docker", "gateway"],
 )
 def test_a_sandbox_without_its_library_is_off_with_the_reason(
     library: str,
     without: Settings,
+    fix: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = library.partition("~")[0]
-    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(SandboxUnavailable) as caught:
         InterpreterEngines(without)("1g").check()
     assert (caught.value.reason, caught.value.fix) == (
-        f"the {name} library is not installed", f'pip install "{library}"',
+        f"the {library} library is not installed", fix,
     )  # fmt: skip
     assert doctor.main(without) == 1
-    assert f'fix: pip install "{library}"' in capsys.readouterr().out
+    assert f"fix: {fix}" in capsys.readouterr().out
 
 
 @dataclass(eq=False)
