@@ -146,6 +146,8 @@ class Answerer:
 
     def _resume_program(self, driver: Driver) -> ContinuedProgram | EndedProgram | None:
         """Resume the program whose results end the history."""
+        if not self.request.call_policy.programs:
+            return None
         chat = self.request.chat
         messages = chat.messages
         has_results = last_result(messages).role == "tool"
@@ -405,7 +407,7 @@ class Answerer:
     def _save(self, draft: Draft, state: TurnState) -> None:
         """Record the dialect of the calls, and keep the program until their results come."""
         self.habits.record_dialects(self._model_key, draft.program.dialects)
-        if (saved := draft.saved_program()) is not None:
+        if self.request.call_policy.programs and (saved := draft.saved_program()) is not None:
             state.program = replace(saved, question=self._question)
 
     def _retry_fields(self, verdict: UnusableReply) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class HostedCalls:
         self,
         request: AnswerRequest,
         approvals: Approvals | None,
-        journal: Journal | None,
+        journal: Journal,
         answer: Answer,
         until: float,
         close: Callable[[], None],
@@ -222,9 +222,8 @@ class HostedCalls:
 
     def _note_asked(self, call: ToolCall) -> None:
         """Note that the id of an approval request is this proxy's own."""
-        if self._journal is not None:
-            with suppress(DatabaseFailed):  # then the id counts as the client's
-                self._journal.ask(self._history.asked_key(call))
+        with suppress(DatabaseFailed):  # then the id counts as the client's
+            self._journal.ask(self._history.asked_key(call))
 
     def _listings(self) -> Iterator[ToolsListed]:
         """After the first `UpstreamAccepted`: an earlier error has a status of its own."""

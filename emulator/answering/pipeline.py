@@ -88,20 +88,20 @@ class Pipeline:
     upstreams: Upstreams
     programs: ProgramServer
     """Runs the programs of models; None where they cannot run."""
-    store: Documents[bytes] | None = None
-    """Stores what models saw and programs that wait."""
+    store: Documents[bytes] | None
+    """Stores what models saw and programs that wait; None if nothing is remembered."""
+    journal: Journal
+    """The acts of hosted calls."""
+    turns: Turns
+    probe: ToolProbe
     hosted: ToolResolver | None = None
     """Finds the tools that the proxy runs itself."""
     approvals: Approvals | None = None
     """Where people approve hosted calls of clients that cannot be asked; None if nobody can."""
-    journal: Journal | None = None
-    """The acts of hosted calls; without it a repeated request makes them again."""
-    turns: Turns | None = None
     interpreter: Interpreter | None = None
     files: Files | None = None
     habits: ModelHabits = field(default_factory=ModelHabits)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
-    probe: ToolProbe = field(default_factory=ToolProbe)
     part_cache: PartCache = field(default_factory=PartCache)
     """The parts of conversations that clients sent before."""
 
@@ -123,7 +123,7 @@ class Pipeline:
         chat = without_billing_lines(chat)
         record_question(chat)
         route = self.upstreams.route(chat.model, client, chat.model_extra)
-        if self.store is None and chat.shows_programs:
+        if chat.shows_programs and not self.settings.programs_wait:
             chat = chat.model_copy(update={"shows_programs": False})
         if profile := chosen_profile.get():
             route = route.with_profile(profile)
@@ -141,8 +141,8 @@ class Pipeline:
         request = replace(
             request, history=history, asks_approval=asks_approval, applied_edits=edits
         )
-        if self.store is None and request.order == "auto":
-            # Withheld calls would be lost without a store, and the model would have to write them again.
+        if request.order == "auto" and not self.settings.programs_wait:
+            # Withheld calls would be lost, and the model would have to write them again.
             request = replace(request, order="dataflow")
         report_unsupported(request.unsupported_tools)
         if request.interpreter is not None:
@@ -165,19 +165,20 @@ class Pipeline:
             message = f"The embedded model reads text only: {_ANOTHER_MODEL}"
             raise BadRequest(message, "messages", "model_too_small")
         return replace(
-            request, call_policy=replace(request.call_policy, programs=self.store is not None)
+            request,
+            call_policy=replace(request.call_policy, programs=self.settings.programs_wait),
         )
 
     def _turn_finder(self, client: str) -> Callable[[], str]:
         """The turn of the current request. Raises `Unprocessable`, `StoreUnavailable`."""
         turn_request = current_turn.get()
-        if self.turns is None or turn_request is None:
+        if turn_request is None:
             return str
         if turn_request.idempotency_key:
             name = self.turns.find(client, turn_request).name
             return lambda: name
-        turns = self.turns  # a write, which few answers need
-        return lambda: turns.find(client, turn_request).name
+        # A write, which few answers need.
+        return lambda: self.turns.find(client, turn_request).name
 
     def _with_hosted_tools(
         self, chat: ChatCompletionRequest, client: str, route: Route

@@ -49,30 +49,28 @@ def unknown_outcome(reason: str) -> HostedResult:
     return HostedResult(f"{OUTCOME_UNKNOWN}: {reason}", is_error=True, outcome="unknown")
 
 
-def recorded(
-    tool: HostedTool, journal: Journal | None, key: str | None, until: float
-) -> HostedTool:
+def recorded(tool: HostedTool, journal: Journal, key: str | None, until: float) -> HostedTool:
     """The tool, whose calls are recorded under ``key``, and wait for another request's ``until`` (monotonic).
 
-    Without a journal or a key no request can be a repeated one.
+    Without a key no request is known to repeat the call.
     """
     call = _RecordedCall(tool, journal if key else None, key or "", until)
     return replace(tool, start=call.start)
 
 
-def is_recorded(journal: Journal | None, key: str | None) -> bool:
+def is_recorded(journal: Journal, key: str | None) -> bool:
     """Return True if there is a row. Raises `StoreUnavailable`."""
     return _found(journal, key) is not None
 
 
-def has_begun(journal: Journal | None, key: str | None) -> bool:
+def has_begun(journal: Journal, key: str | None) -> bool:
     """Return True if a request has begun the call. Raises `StoreUnavailable`."""
     found = _found(journal, key)
     return found is not None and found.state != "asked"
 
 
-def _found(journal: Journal | None, key: str | None) -> JournalEntry | None:
-    if journal is None or key is None:
+def _found(journal: Journal, key: str | None) -> JournalEntry | None:
+    if key is None:
         return None
     with database_failures(_PROBLEM):
         return journal.find(key)
@@ -102,6 +100,7 @@ def act_digest(name: str, arguments: Any) -> tuple[str, bytes]:
 class _RecordedCall:
     tool: HostedTool
     journal: Journal | None
+    """None if the call has no key."""
     key: str
     until: float
 

@@ -26,6 +26,8 @@ from emulator.core import addresses, json_codec
 from emulator.core.controls import printable
 from emulator.core.errors import EmulatorError, UpstreamFailed
 from emulator.core.tasks import Call, tasks
+from emulator.database import open_database
+from emulator.database.sqlite import MEMORY
 from emulator.settings.settings import Settings
 from emulator.upstream.interface import ModelRow
 from emulator.upstream.model_list import chats
@@ -186,10 +188,11 @@ def _arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def _native_tools(upstreams: Upstreams, route: Route) -> Check:
-    probe = ToolProbe()
     until = time.monotonic() + _PROBE_SECONDS
-    probe.calls_tools(route, lambda: upstreams.for_answer(route, "", until))
-    known, setting = probe.remembered(route), route.settings.tools
+    with closing(open_database(MEMORY)) as database:
+        probe = ToolProbe(database)
+        probe.calls_tools(route, lambda: upstreams.for_answer(route, "", until))
+        known, setting = probe.remembered(route), route.settings.tools
     if known:
         use = "" if setting != "emulate" else "; --tools auto uses them"
         return Check("native tools", True, f"the model makes calls itself{use}")

@@ -23,6 +23,7 @@ from emulator.core import logs
 from emulator.core.client_keys import InvalidClientKeys
 from emulator.core.client_keys import read as read_keys
 from emulator.core.errors import EmulatorError
+from emulator.core.run_folder import run_folder
 from emulator.settings.configuration import Configuration
 from emulator.settings.settings import Settings
 from emulator.web.server.listening import CannotListen, listen
@@ -65,7 +66,8 @@ def serve(configuration: Configuration) -> None:
     settings = settings.model_copy(update=update)
     with ExitStack() as cleanup:
         close_on_signals(cleanup)  # until gunicorn's own handlers
-        folder = _run_folder(settings, cleanup)
+        # Before the first metric is counted.
+        folder = cleanup.enter_context(run_folder(counts_together=settings.workers > 1))
         # gunicorn forks, so everything that has threads or child processes starts in the worker.
         from emulator.web.server.master import Server
 
@@ -189,22 +191,10 @@ def _prefill_opening(settings: Settings) -> None:
     ).start()
 
 
-def _prepare_stores(settings: Settings, folder: Path | None) -> PreparedStores:
+def _prepare_stores(settings: Settings, folder: Path) -> PreparedStores:
     from emulator.storage.stores import prepare_stores
 
     try:
         return prepare_stores(settings, folder)
     except (EmulatorError, OSError) as error:
         raise CannotServe(f"the proxy cannot start: {error}", code=1) from error
-
-
-def _run_folder(settings: Settings, cleanup: ExitStack) -> Path | None:
-    """Make the folder that the workers of this run share; return None if there is only one worker.
-
-    It must exist before the first metric is counted.
-    """
-    if settings.workers == 1:
-        return None
-    from emulator.core.run_folder import run_folder
-
-    return cleanup.enter_context(run_folder())

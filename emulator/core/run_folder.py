@@ -1,4 +1,4 @@
-"""The temporary folder of one run with several workers: metrics, files, requests.
+"""The temporary folder of one run: what its workers share, and what is not kept after it.
 
 Knows nothing of workers.
 """
@@ -23,16 +23,17 @@ _YOUNG_SECONDS = 60.0
 
 
 @contextmanager
-def run_folder() -> Iterator[Path]:
+def run_folder(*, counts_together: bool = False) -> Iterator[Path]:
     """A folder that only this user can enter, removed at the end. Folders of killed runs are removed first.
 
-    Enter it before prometheus_client is imported, which then counts for all processes together.
+    ``counts_together``: prometheus_client, imported later, counts for all processes of the run together.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     owner = os.getpid()
-    (folder / "metrics").mkdir()
-    os.environ[_METRICS_VARIABLE] = str(folder / "metrics")
+    if counts_together:
+        (folder / "metrics").mkdir()
+        os.environ[_METRICS_VARIABLE] = str(folder / "metrics")
     with (folder / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:

@@ -72,9 +72,6 @@ class Database(ABC):
     Safe to share between threads, not to inherit in a fork.
     """
 
-    is_shared = True
-    """Other processes may have it open."""
-
     clock = ":now"
     """SQL for the Unix time that all processes share; the value ``now`` must be given, too."""
     has_tables = False

@@ -73,7 +73,8 @@ class Documents(Generic[T]):
         seconds: float,
         max_bytes: int = 256 * 2**20,
     ) -> None:
-        """``seconds``: when a document expires, unless it is stored with another time."""
+        """``seconds``: when a document expires, unless it is stored with another time; 0: none is kept."""
+        self.is_kept = seconds > 0
         self._database = database
         self._kind = kind
         self._seconds = seconds
@@ -95,7 +96,7 @@ class Documents(Generic[T]):
 
     def get_many(self, keys: Collection[str]) -> dict[str, T]:
         """The documents of those ``keys`` that have one."""
-        wanted = [*keys]
+        wanted = [*keys] if self.is_kept else []
         found: dict[str, T | None] = {}
         while wanted:  # once, unless somebody sends a history of that many calls
             names = {f"k{n}": key for n, key in enumerate(wanted[:_MAX_KEYS])}
@@ -107,7 +108,7 @@ class Documents(Generic[T]):
         return {key: value for key, value in found.items() if value is not None}
 
     def put(self, values: Mapping[str, T], seconds: float | None = None) -> None:
-        if not values:
+        if not (values and self.is_kept):
             return
         now = self._database.now()
         bound: dict[str, Any] = {

@@ -32,19 +32,19 @@ _RESERVED_BYTES = 512 * 1024
 class SQLite(Database):
     def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
         super().__init__()
-        self.is_shared = path != MEMORY
+        self._has_file = path != MEMORY
         self.path = path
         self._now = now
         self._writing = threading.Lock()
         self._removes = False
         # A second connection to memory would be another database.
-        most = _CONNECTIONS if self.is_shared else 1
+        most = _CONNECTIONS if self._has_file else 1
         self._pool = Pool(self._connect, most)
 
     def make_file(self) -> None:
         """Raises `DatabaseFailed`."""
         try:
-            if self.is_shared:
+            if self._has_file:
                 # It has conversations, which other users of the machine must not read.
                 # SQLite gives its -wal and -shm files the mode of this file.
                 Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ class SQLite(Database):
                 reserved.write_bytes(bytes(_RESERVED_BYTES))
 
     def _release_reserve(self) -> None:
-        if self.is_shared:
+        if self._has_file:
             self._removes = True
             with suppress(OSError):
                 os.truncate(f"{self.path}-reserved", 0)

@@ -100,36 +100,35 @@ class History:
             value = _sealed(key, _dump(messages, own, with_results=False))
         rows: dict[str, bytes] = {}
         if is_ambiguous:
-            self._put_unless_ambiguous(key, value)
+            _put_unless_ambiguous(self.store, key, value)
         elif len(messages) > 1 or model_view_of(answer).dump():
             rows[key] = value
         sent = [call.id for call in visible[_last_of_assistant(visible)].tool_calls or ()]
         if sent and (program := model_view_of(answer).program) is not None:
             name = self.keys.open_program(sent[0])
             rows[name] = _sealed(name, program.dump())
-        self._put(rows)
+        _put(self.store, rows)
 
-    def _put_unless_ambiguous(self, key: str, value: bytes) -> None:
-        """Every such answer is stored, also one with nothing to recall: it may be another user's."""
-        assert self.store is not None
+
+def _put_unless_ambiguous(store: Documents[bytes], key: str, value: bytes) -> None:
+    """Every such answer is stored, also one with nothing to recall: it may be another user's."""
+    if len(value) > MAX_VALUE_BYTES:
+        value = b""
+    try:
+        store.change(key, lambda old: value if old in (None, value) else b"")
+    except DatabaseFailed as error:
+        log.warning("not stored for later requests", reason=str(error))
+
+
+def _put(store: Documents[bytes], rows: dict[str, bytes]) -> None:
+    for key, value in [*rows.items()]:
         if len(value) > MAX_VALUE_BYTES:
-            value = b""
-        try:
-            self.store.change(key, lambda old: value if old in (None, value) else b"")
-        except DatabaseFailed as error:
-            log.warning("not stored for later requests", reason=str(error))
-
-    def _put(self, rows: dict[str, bytes]) -> None:
-        for key, value in [*rows.items()]:
-            if len(value) > MAX_VALUE_BYTES:
-                log.warning("not stored for later requests: too large", bytes=len(value))
-                del rows[key]
-        if self.store is None or not rows:
-            return
-        try:
-            self.store.put(rows)
-        except DatabaseFailed as error:
-            log.warning("not stored for later requests", reason=str(error))
+            log.warning("not stored for later requests: too large", bytes=len(value))
+            del rows[key]
+    try:
+        store.put(rows)
+    except DatabaseFailed as error:
+        log.warning("not stored for later requests", reason=str(error))
 
 
 def recall(
@@ -146,13 +145,13 @@ def recall(
     kinds = sorted({str(tool.get("type")) for tool in chat.tools or ()})
     keys = Keys(client, (chat.model, *kinds))
     messages = chat.messages
-    if store is None:
-        return History(messages=messages, recalled=messages)
     places: dict[str, int] = {}
     walk = Walk(keys)
     for at, message in enumerate(messages):
         if found := walk.pass_on(message):
             places.setdefault(found[0], at)
+    if store is None:
+        return History(None, keys, walk, messages, messages)
     programs = {
         keys.open_program(call.id): at
         for at in _of_last_question(messages)

@@ -289,7 +289,9 @@ class ServerSession:
             self._listing = None
 
     async def _elicit(
-        self, context: object, params: ElicitRequestParams
+        self,
+        context: object,  # noqa: ARG002 - the SDK passes it by name
+        params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
         """The answer of a person to what the server asks. The message of a refusal is the call's error."""
         try:

@@ -10,7 +10,7 @@ The states, each at the head of its module:
 * of the cell: `cell`. It runs, waits for results inside its kernel, resumes, and completes or fails;
 * of a container's kernel, as one process has it: `container_kernel`. A lost kernel is reported to the next
   cell, once;
-* of a kernel that several processes use, one at a time: `shared_kernels`.
+* of a kernel that several processes may use, one at a time: `shared_kernels`.
 
 What may never happen:
 

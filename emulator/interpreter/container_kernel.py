@@ -40,7 +40,7 @@ class ContainerKernel:
         """Its kernel was ended to make room for another container's."""
         self.running: RunningCell | None = None
         self.stamp = ""
-        """Of the record that this replica wrote last, if kernels are shared."""
+        """Of the record that this replica wrote last."""
         self.is_leased: Callable[[], bool] = lambda: True
         """Returns False once another replica may have the container: its kernel must not be ended here."""
         self.end()

@@ -83,23 +83,17 @@ class Interpreter:
         containers: Containers,
         engine: Callable[[str], KernelEngine],
         approvals: Approvals,
+        database: Database,
+        leases: Leases,
         settings: Settings,
-        database: Database | None = None,
-        leases: Leases | None = None,
     ) -> None:
-        """``engine`` returns the engine for a memory limit (``1g`` ...), or raises `SandboxUnavailable`.
-
-        With a database, other processes use the same containers.
-        """
+        """``engine`` returns the engine for a memory limit (``1g`` ...), or raises `SandboxUnavailable`."""
         self.containers = containers
         self._engine = engine
         self._settings = settings
         self._approvals = approvals
-        shared = None
-        if database is not None:
-            leases = leases or Leases(database)
-            shared = SharedKernels(database, leases, engine, settings)
-        self._kernels = Kernels(containers, engine, settings, shared)
+        shared = SharedKernels(database, leases, engine, settings)
+        self._kernels = Kernels(containers, engine, shared, settings)
         self._libraries: dict[str, str] | None = None
 
     def run(

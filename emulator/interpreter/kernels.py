@@ -1,7 +1,7 @@
 """The kernels of containers: at most one each, used by one request at a time.
 
-`ContainerKernel` says in which states a kernel can be; with ``shared``, several replicas use the same
-kernels, one at a time (`SharedKernels`). Knows nothing of what runs in a kernel.
+`ContainerKernel` says in which states a kernel can be, `SharedKernels` how several replicas use the same
+kernels, one at a time. Knows nothing of what runs in a kernel.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Kernels:
         self,
         containers: Containers,
         engine: Callable[[str], KernelEngine],
+        shared: SharedKernels,
         settings: Settings,
-        shared: SharedKernels | None = None,
     ) -> None:
         """``engine`` returns the engine for a memory limit (``1g`` ...), or raises `SandboxUnavailable`."""
         self._containers = containers
@@ -60,7 +60,7 @@ class Kernels:
 
     @contextmanager
     def using(self, container: Container) -> Iterator[ContainerKernel]:
-        """The container, for this request alone.
+        """The container, for this request alone, with its kernel as the last replica left it.
 
         Raises `ExecutionFailed`, also for what a sandbox raises in the block.
         """
@@ -73,11 +73,14 @@ class Kernels:
             raise _container_busy(container.id)
         try:
             self._containers.touch(container.id)
-            if self._shared is None:
+            with self._leased(container, kernel):
                 yield kernel
-            else:
-                with self._leased(self._shared, container, kernel):
-                    yield kernel
+        except LeaseTaken as error:
+            raise _container_busy(container.id) from error
+        except DatabaseFailed as error:
+            raise ExecutionDelayed(
+                "The code could not be run: the database is unavailable."
+            ) from error
         except SandboxBusy as error:
             raise ExecutionDelayed(f"The code could not be run now: {error}") from error
         except SandboxError as error:
@@ -88,29 +91,20 @@ class Kernels:
             kernel.lock.release()
 
     @contextmanager
-    def _leased(
-        self, shared: SharedKernels, container: Container, kernel: ContainerKernel
-    ) -> Iterator[None]:
-        """The container, for this replica alone, with its kernel as the last replica left it."""
-        try:
-            with shared.lease(container.id, self._settings.interpreter_seconds) as lease:
-                kernel.is_leased = lease.is_held
-                if (record := shared.changed_record(container.id, kernel)) is not None:
-                    self._attach(container, kernel, record)
-                try:
-                    yield
-                except SandboxError:
-                    kernel.end()
-                    raise
-                finally:
-                    shared.save_at_end(container, kernel)
-                    kernel.is_leased = lambda: True
-        except LeaseTaken as error:
-            raise _container_busy(container.id) from error
-        except DatabaseFailed as error:
-            raise ExecutionDelayed(
-                "The code could not be run: the database is unavailable."
-            ) from error
+    def _leased(self, container: Container, kernel: ContainerKernel) -> Iterator[None]:
+        """Raises `LeaseTaken`, `DatabaseFailed`."""
+        with self._shared.lease(container.id, self._settings.interpreter_seconds) as lease:
+            kernel.is_leased = lease.is_held
+            if (record := self._shared.changed_record(container.id, kernel)) is not None:
+                self._attach(container, kernel, record)
+            try:
+                yield
+            except SandboxError:
+                kernel.end()
+                raise
+            finally:
+                self._shared.save_at_end(container, kernel)
+                kernel.is_leased = lambda: True
 
     def _attach(self, container: Container, kernel: ContainerKernel, record: KernelRecord) -> None:
         """Continue with the kernel that another replica used last."""
@@ -141,7 +135,7 @@ class Kernels:
         while kernel.notebook is None:
             try:
                 self._take_share(container, kernel, attach=record is not None)
-                if self._shared is not None and record is None:
+                if record is None:
                     self._shared.acquire_slot(container)
                 if record is not None and record.parked is not None:
                     opened = engine.notebook(record.parked, busy=record.busy)
@@ -200,10 +194,6 @@ class Kernels:
 
     def _end_idle(self, container_id: str, kernel: ContainerKernel) -> bool:
         """Return False if the kernel is used by another process, or a cell waits in it there."""
-        if self._shared is None:
-            kernel.end()
-            kernel.lost = True
-            return True
         if self._shared.detach(kernel):
             return True
         if not self._shared.end_idle(container_id):
@@ -215,11 +205,7 @@ class Kernels:
         """End a kernel of this process that others used last. Returns False if there is none."""
         return any(
             self._end_superseded(container_id)
-            or (
-                self._shared is not None
-                and self._shared.end_idle(container_id)
-                and self._end_superseded(container_id)
-            )
+            or (self._shared.end_idle(container_id) and self._end_superseded(container_id))
             for container_id in self._containers_elsewhere()
         )
 
@@ -227,7 +213,7 @@ class Kernels:
         """Leave the kernel to the process that wrote the container's record, if the record names it."""
         if kernel.is_own and kernel.notebook is not None and kernel.holder is not None:
             parked, memory_limit = kernel.notebook.park(), kernel.holder[1]
-            if parked is not None and self._shared is not None and self._shared.ends_with_process:
+            if parked is not None and self._shared.ends_with_process:
                 with self._lock:
                     self._used_elsewhere[container_id] = (memory_limit, parked)
         kernel.detach()
@@ -237,11 +223,7 @@ class Kernels:
         """End a kernel of this process if its container has another one now or none, else return False."""
         with self._lock:
             parked_kernel = self._used_elsewhere.get(container_id)
-        if (
-            parked_kernel is None
-            or self._shared is None
-            or self._shared.is_current(container_id, parked_kernel[1])
-        ):
+        if parked_kernel is None or self._shared.is_current(container_id, parked_kernel[1]):
             return False
         self._end_unused(container_id)
         return True
@@ -273,30 +255,18 @@ class Kernels:
 
     def save(self, container: Container, kernel: ContainerKernel, *, runs: bool = False) -> None:
         """Record the kernel's state for other replicas. Must be called within `using`."""
-        if self._shared is not None:
-            self._shared.save(container, kernel, runs=runs)
+        self._shared.save(container, kernel, runs=runs)
 
     def waiting_cell(self, call_id: str) -> tuple[str, RunningCell] | None:
         """The container and its cell that waits for this call's result, if it can be resumed from here."""
-        if self._shared is not None:
-            return self._shared.waiting_cell(call_id, dict(self._all()))
-        for container_id, kernel in self._all():
-            cell = kernel.waiting
-            if cell is not None and cell.waiting is not None and call_id in cell.waiting.calls:
-                return container_id, cell
-        return None
+        return self._shared.waiting_cell(call_id, dict(self._all()))
 
     def has_run(self, container_id: str) -> bool:
         """Return True if a cell has run in the container."""
-        kernel = dict(self._all()).get(container_id)
-        if kernel is not None and kernel.has_run:
-            return True
-        return self._shared is not None and self._shared.has_run(container_id)
+        return self._shared.has_run(container_id)
 
     def detach_moved(self) -> None:
         """Close the connections to kernels that other replicas have attached to."""
-        if self._shared is None:
-            return
         for container_id, kernel in self._shared.moved(self._all()):
             if kernel.lock.acquire(blocking=False):
                 try:
@@ -311,7 +281,7 @@ class Kernels:
     def close(self) -> None:
         """End all kernels, except those that other replicas can attach to."""
         for container_id, kernel in self._all():
-            if self._shared is None or not self._shared.detach(kernel):
+            if not self._shared.detach(kernel):
                 self._end_here(container_id)
         for container_id in self._containers_elsewhere():
             self._end_unused(container_id)
@@ -319,8 +289,7 @@ class Kernels:
     def end(self, container_id: str) -> None:
         """End the kernel of a removed container, on any replica."""
         self._end_here(container_id)
-        if self._shared is not None:
-            self._shared.end(container_id)
+        self._shared.end(container_id)
 
     def _end_here(self, container_id: str) -> None:
         with self._lock:

@@ -25,20 +25,17 @@ def open_interpreter(
     containers: Containers,
     uploaded: Files,
     approvals: Approvals,
+    database: Database,
+    leases: Leases,
     kernels: Callable[[str], KernelEngine] | None = None,
-    database: Database | None = None,
-    leases: Leases | None = None,
 ) -> Interpreter:
-    """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close.
-
-    ``database`` and ``leases`` are those of all processes, if there are several.
-    """
+    """``owned`` closes the interpreter. ``kernels``, if given, remain the caller's to close."""
     if kernels is None:
         kernels = opened = InterpreterEngines(settings)
         owned.callback(opened.close)
         if settings.interpreter == "on":
             opened.warm_up()
-    interpreter = Interpreter(containers, kernels, approvals, settings, database, leases)
+    interpreter = Interpreter(containers, kernels, approvals, database, leases, settings)
     owned.callback(interpreter.close)
     sweeps = (interpreter.touch_busy, uploaded.sweep, interpreter.sweep, approvals.sweep)
     owned.callback(Sweeper(*sweeps).close)

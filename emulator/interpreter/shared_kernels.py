@@ -75,7 +75,7 @@ class SharedKernels:
         if record is None or (record.stamp == kernel.stamp and alive):
             return None
         if record.stamp == kernel.stamp and record.parked is None:
-            return None  # the kernel was in this process and has ended, as without replicas
+            return None  # the kernel was in this process and has ended
         return record
 
     def save(self, container: Container, kernel: ContainerKernel, *, runs: bool = False) -> None:

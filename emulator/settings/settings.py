@@ -335,6 +335,16 @@ class Settings(BaseSettings):
         return self.threads // 16
 
     @property
+    def remembers(self) -> bool:
+        """Return False if no conversation may be stored: no response, program, or result of a hosted call."""
+        return self.database != "none"
+
+    @property
+    def programs_wait(self) -> bool:
+        """Return True if a program may wait for the results of its calls."""
+        return self.programs == "on" and self.remembers
+
+    @property
     def names_database(self) -> bool:
         """Return True if the operator has chosen the database."""
         return self.database not in (DATABASE, settings_sources.state_file(DATABASE))

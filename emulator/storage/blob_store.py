@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -172,14 +171,11 @@ class BlobStore:
 
 
 def open_blob_store(database: Database, place: str, name: str = "") -> BlobStore:
-    """``place``: a folder, or ``s3://bucket/prefix``. With a database in memory, a temporary folder instead.
-    ``name`` is that of the database's contents, if it is known.
+    """``place``: a folder, or ``s3://bucket/prefix``; ``name``: of the database's contents, if it is known.
 
     Raises `StorageFailed`.
     """
     with ExitStack() as opened:
-        if not database.is_shared:
-            place = opened.enter_context(tempfile.TemporaryDirectory(prefix="emulator-files-"))
         contents = _open_contents(database, place, name or contents_name(database, place))
         opened.callback(contents.close)
         store = BlobStore(database, contents)

@@ -34,7 +34,7 @@ class PreparedStores:
     database: str
     """A place, as `open_database` takes it."""
     files: str
-    """A folder or bucket; "" for a temporary folder of each process."""
+    """A folder or bucket."""
     contents: str
     """The name of the database's contents in there."""
     is_kept: bool
@@ -46,8 +46,6 @@ class Stores:
     """The stores for data that outlives a request."""
 
     database: Database
-    document_database: Database | None
-    """The same; None if programs and responses are not stored."""
     blobs: BlobStore
     files: Files
     containers: Containers
@@ -56,20 +54,16 @@ class Stores:
 
 
 def prepare_stores(
-    settings: Settings, run_folder: Path | None, now: Callable[[], float] = time.time
+    settings: Settings, run_folder: Path, now: Callable[[], float] = time.time
 ) -> PreparedStores:
-    """``run_folder`` is the folder that the workers of this run share; None for a single worker.
+    """What is not kept is in ``run_folder``, which ends with the run.
 
     Raises `StorageFailed` if a database or folder that the operator has named cannot be used.
     """
     with ExitStack() as opening:
         database, place, is_kept = _open_database(settings, now, run_folder)
         opening.callback(database.close)
-        files = settings.files_dir
-        if not is_kept:
-            files = "" if run_folder is None else str(run_folder / "files")
-        if not database.is_shared:
-            return PreparedStores(place, files, "contents", is_kept)
+        files = settings.files_dir if is_kept else str(run_folder / "files")
         prepared = PreparedStores(place, files, contents_name(database, files), is_kept)
         stores = _open(opening, settings, prepared, database)
         if isinstance(database, SQLite) and is_kept:
@@ -85,9 +79,7 @@ def open_stores(
     opening: ExitStack, settings: Settings, prepared: PreparedStores, now: Callable[[], float]
 ) -> Stores:
     """``opening`` closes them. Raises `StorageFailed` if the folder of files cannot be used."""
-    # A database in memory is another one in each process.
-    is_prepared = prepared.database != MEMORY
-    database = open_database(prepared.database, now, is_prepared=is_prepared)
+    database = open_database(prepared.database, now, is_prepared=True)
     opening.callback(database.close)
     return _open(opening, settings, prepared, database)
 
@@ -99,24 +91,28 @@ def _open(
     opening.callback(blobs.close)
     files = Files(blobs, settings)
     containers = Containers(blobs, files, settings)
-    document_database = None if settings.database == "none" else database
-    return Stores(database, document_database, blobs, files, containers, prepared.is_kept)
+    return Stores(database, blobs, files, containers, prepared.is_kept)
 
 
 def _open_database(
-    settings: Settings, now: Callable[[], float], run_folder: Path | None
+    settings: Settings, now: Callable[[], float], run_folder: Path
 ) -> tuple[Database, str, bool]:
     """The database, its place, and whether it outlives this run."""
-    memory = MEMORY if run_folder is None else str(run_folder / "emulator.sqlite")
-    if settings.database in (MEMORY, "none"):
-        return open_database(memory, now), memory, False
-    try:
-        return open_database(settings.database, now), settings.database, True
-    except DatabaseFailed as error:
-        # A lock ends, and a run without a store does not.
-        if settings.names_database or error.passes:
-            raise StorageFailed(
-                f"the setting database: {error}. Name another, or :memory: to store nothing."
-            ) from error
-        log.warning("nothing is stored: the state folder cannot be used", reason=str(error))
-        return open_database(memory, now), memory, False
+    temporary = str(run_folder / "emulator.sqlite")
+    if not settings.remembers:
+        log.warning(
+            "nothing is remembered: programs end with their turn, responses are not stored",
+            database="none",
+        )
+    if settings.database not in (MEMORY, "none"):
+        try:
+            return open_database(settings.database, now), settings.database, True
+        except DatabaseFailed as error:
+            # A lock ends, and a run without a store does not.
+            if settings.names_database or error.passes:
+                raise StorageFailed(
+                    f"the setting database: {error}. Name another, or :memory: to store nothing."
+                ) from error
+            log.warning("nothing is stored: the state folder cannot be used", reason=str(error))
+    with storage_failures():
+        return open_database(temporary, now), temporary, False

@@ -67,8 +67,8 @@ def create_app(
 
     ``upstream`` replaces every upstream in the settings; ``programs`` runs tool programs; ``kernels`` returns
     the engine for a container's memory limit; ``hosted`` finds the tools that the proxy runs;
-    ``run_folder`` is the folder that the workers of this run share; None for a single worker; ``prepared``
-    are the stores, if they have been prepared.
+    ``run_folder`` is the folder of this run, if it has one already; ``prepared`` are the stores, if they have
+    been prepared.
     """
     services = open_services(
         settings, upstream, programs, kernels, hosted, now, run_folder, prepared
@@ -131,9 +131,10 @@ def _add_api(app: Flask, services: Services, checks: Checks) -> None:
         api,
         services.interpreter,
         services.background,
-        stores.document_database,
+        stores.database,
         upload,
         checks.begin_answer,
+        remembers=settings.remembers,
     )
     messages.add_routes(api, pipeline, services.threads, settings)
     pass_through.add_routes(api, services.upstreams, settings, checks.begin_answer)

@@ -21,6 +21,7 @@ from emulator.answering.hosted_shell import ContainerShell
 from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline
 from emulator.core.client_keys import ClientKeys
+from emulator.core.run_folder import run_folder as own_run_folder
 from emulator.database import Journal, Leases, open_database
 from emulator.database.counters import Counters
 from emulator.database.sqlite import MEMORY
@@ -112,14 +113,15 @@ def open_services(
 ) -> Services:
     """Open all services. The caller closes ``upstream``, ``programs`` and ``kernels`` if it passes them.
 
-    ``run_folder`` is the folder that the workers of this run share, removed when they end; None for a single
-    worker. ``prepared`` are the stores, if they have been prepared before this process was forked.
+    ``run_folder`` is the folder of this run, whose workers share it; without one, this process makes its own.
+    ``prepared`` are the stores, if they have been prepared before this process was forked.
 
     Raises `EmulatorError` or `SandboxUnavailable` if a service cannot be opened.
     """
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
-        prepared = prepared or prepare_stores(settings, run_folder, now)
+        folder = run_folder or opening.enter_context(own_run_folder())
+        prepared = prepared or prepare_stores(settings, folder, now)
         stores = open_stores(opening, settings, prepared, now)
         leases = Leases(stores.database)
         opening.callback(leases.close)
@@ -136,19 +138,17 @@ def open_services(
         opening.callback(upstreams.close)
         clients = len(settings.client_keys) + (client_keys.count if client_keys else 0)
         programs = programs or opening.enter_context(closing(open_programs(settings, clients)))
-        database = stores.document_database
-        shared = database if database is not None and database.is_shared else None
-        approvals = Approvals(stores.database)
-        journal = None if database is None else Journal(database, leases, settings.store_seconds)
+        database = stores.database
+        approvals = Approvals(database)
         interpreter = open_interpreter(
             opening,
             settings,
             stores.containers,
             stores.files,
             approvals,
-            kernels,
-            shared,
+            database,
             leases,
+            kernels,
         )
         mcp_problems: Mapping[str, str] = {}
         if hosted is None:
@@ -159,17 +159,15 @@ def open_services(
             opening.callback(room.close)
         hosted = ContainerShell(hosted, interpreter, settings)
         opening.callback(approvals.decline_all)
-        history = None
-        if database is not None:
-            history = history_documents(database, settings.store_seconds)
+        history = history_documents(database, settings.store_seconds)
         pipeline = Pipeline(
             settings=settings,
             upstreams=upstreams,
             programs=programs,
-            store=history if settings.programs == "on" else None,
+            store=history if settings.remembers else None,
             hosted=hosted,
-            journal=journal,
-            turns=None if database is None else Turns(database),
+            journal=Journal(database, leases, settings.store_seconds),
+            turns=Turns(database),
             approvals=approvals if settings.inspector != "off" else None,
             interpreter=interpreter,
             files=stores.files,
@@ -177,8 +175,8 @@ def open_services(
             fingerprints=Fingerprints(settings.program_key.get_secret_value()),
         )
         kernel_counts = KernelCounts(interpreter)
-        requests = _open_requests(opening, settings, kernel_counts, run_folder)
-        seconds = settings.response_seconds
+        requests = _open_requests(opening, settings, kernel_counts, folder)
+        seconds = settings.response_seconds if settings.remembers else 0
         conversations = open_conversations(database, leases, seconds)
         stored_responses = StoredResponses(database, seconds)
         background = BackgroundResponses(
@@ -212,7 +210,7 @@ def _open_requests(
     opening: ExitStack,
     settings: Settings,
     kernel_counts: KernelCounts,
-    run_folder: Path | None,
+    run_folder: Path,
 ) -> RecordedRequests:
     inspected = settings.inspector != "off"
     traces = Traces(records_wire=inspected or settings.log_bodies)
@@ -228,7 +226,8 @@ def _open_requests(
         opening.callback(telemetry.close)
         traces.on_begin(telemetry.begin)
         traces.on_finish(telemetry.finish)
-    place = MEMORY if run_folder is None else str(run_folder / "requests.sqlite")
+    # A single worker needs no file for them: they stay in its memory.
+    place = MEMORY if settings.workers == 1 else str(run_folder / "requests.sqlite")
     database = open_database(place)
     opening.callback(database.close)
     archive = Archive(database)

@@ -134,20 +134,29 @@ def test_the_first_ctrl_c_waits_for_an_open_stream_and_the_second_does_not(tmp_p
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_an_unusable_state_folder_is_reported_at_the_start_and_nothing_is_stored(
-    tmp_path: Path, workers: str
+@pytest.mark.parametrize(
+    ("database", "reason"),
+    [
+        ([], "nothing is stored: the state folder cannot be used"),
+        (["--database", "none"], "nothing is remembered: programs end with their turn"),
+    ],
+    ids=["an unusable state folder", "none"],
+)
+def test_a_start_that_stores_nothing_says_so_and_why_once(
+    tmp_path: Path, workers: str, database: list[str], reason: str
 ) -> None:
-    """As in a container whose file system is read-only."""
+    """The state folder is unusable in a container whose file system is read-only."""
     (tmp_path / ".local").write_text("no folder")
     with (
         ScriptedUpstream() as upstream,
         served(
-            *("--port", "0", "--base-url", upstream.base_url, "--workers", workers), home=tmp_path
+            *("--port", "0", "--base-url", upstream.base_url, "--workers", workers, *database),
+            home=tmp_path,
         ) as proxy,
     ):
         proxy.wait_for("}}]}'")
         printed = messages(proxy)
-    assert "nothing is stored: the state folder cannot be used" in printed
+    assert printed.count(reason) == 1
     told = [line for line in printed.splitlines() if re.match("Stored|Nothing", line)]
     assert told == ["Nothing is stored: all data is lost when the proxy stops."]
 

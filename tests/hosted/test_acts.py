@@ -294,6 +294,11 @@ def test_an_unknown_outcome_ends_the_program_whatever_it_catches(
 
 
 PAY = function("pay", strings("id"))
+WHATEVER_IS_REMEMBERED = pytest.mark.parametrize(
+    "settings",
+    [{}, {"programs": "off"}, {"database": "none"}],
+    ids=["all", "no programs", "nothing"],
+)
 
 
 def decided(label: str, *items: Json, key: str = "mcpr_1", **fields: Any) -> Json:
@@ -317,11 +322,12 @@ def test_an_approved_call_is_made_once(start_app: Any, upstream: ScriptedUpstrea
     assert server.made == ["pay(id='7')"]
 
 
+@WHATEVER_IS_REMEMBERED
 def test_conversations_with_equal_ids_of_their_clients_make_their_own_acts(
-    start_app: Any, upstream: ScriptedUpstream
+    start_app: Any, upstream: ScriptedUpstream, settings: Json
 ) -> None:
     server = HostedFunctions({"pay": lambda id: id}, [PAY], needs_approval=frozenset({"pay"}))
-    url, _ = start_app(hosted=server)
+    url, _ = start_app(hosted=server, **settings)
     fields = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop"}
     asked = {**fields, "name": "pay", "arguments": '{"id": "7"}'}
     other = {**asked, "arguments": '{"id": "8"}'}
@@ -400,16 +406,22 @@ REPEATED: dict[str, tuple[list[tuple[Json, Json]], int]] = {
 }
 
 
+@WHATEVER_IS_REMEMBERED
 @pytest.mark.parametrize(("requests", "made"), REPEATED.values(), ids=REPEATED)
 def test_a_first_answer_is_repeated_only_if_its_client_says_so(
-    start_app: Any, upstream: ScriptedUpstream, requests: list[tuple[Json, Json]], made: int
+    start_app: Any,
+    upstream: ScriptedUpstream,
+    requests: list[tuple[Json, Json]],
+    made: int,
+    settings: Json,
 ) -> None:
-    url, server = counted_bank(start_app)
+    """Without a database, a repeated request made its act again."""
+    url, server = counted_bank(start_app, **settings)
     upstream.reply(*[FIRST, "Paid."] * len(requests))
     for headers, body in requests:
         assert send(url + PATHS["chat"], body, headers)[0] == 200
     assert len(server.made) == made
-    assert "it is 7" in upstream.requests[-1]["messages"][-1]["content"]
+    assert "7" in upstream.requests[-1]["messages"][-1]["content"]
 
 
 def test_a_key_with_another_body_is_refused(start_app: Any, upstream: ScriptedUpstream) -> None:

@@ -283,15 +283,17 @@ def test_several_answers_are_refused(start_proxy: Any) -> None:
         plain(client, model="m", messages=GO, tools=[SERVER], n=2)
 
 
+@pytest.mark.parametrize("settings", [{}, {"programs": "off"}], ids=["programs", "no programs"])
 @pytest.mark.parametrize(
     "later",
     [{}, {"tools": [BOOK]}, {"tools": [BOOK, SERVER], "tool_choice": "none"}],
     ids=["no tools", "the client's tools", "tool_choice none"],
 )
 def test_the_model_sees_earlier_calls_of_tools_that_a_later_request_does_not_offer(
-    start_proxy: Any, upstream: ScriptedUpstream, later: Any
+    start_proxy: Any, upstream: ScriptedUpstream, later: Any, settings: Any
 ) -> None:
-    client = connect(start_proxy(hosted=hosted(SEARCH)))
+    """With ``--programs off`` the model was not shown again what hosted tools had returned."""
+    client = connect(start_proxy(hosted=hosted(SEARCH), **settings))
     upstream.reply(block("search('Rome')\nbook('a1')"), "Booked.", "Bye.")
     messages = converse(client, ["Go."], tools=[BOOK, SERVER], local=LOCAL)
     messages.append({"role": "user", "content": "Thanks."})

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from emulator.core.errors import NotFound
-from emulator.database import open_database
+from emulator.database import Leases, open_database
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.engines import InterpreterEngines
 from emulator.interpreter.interpreter import Interpreter
@@ -130,7 +130,9 @@ def test_removed_containers_leave_no_kernel_running(
     database = open_database(str(tmp_path / "database.sqlite"), lambda: clock[0])
     folder = open_blob_store(database, str(tmp_path))
     containers = Containers(folder, Files(folder, settings), settings)
-    interpreter = Interpreter(containers, kernels, Approvals(database), settings)
+    interpreter = Interpreter(
+        containers, kernels, Approvals(database), database, Leases(database), settings
+    )
     toolset = Toolset.parse([ASK])
 
     def use(cell: str) -> Container:
@@ -170,7 +172,9 @@ def test_a_container_in_use_does_not_expire(
     database = open_database(str(tmp_path / "database.sqlite"), lambda: clock[0])
     folder = open_blob_store(database, str(tmp_path))
     containers = Containers(folder, Files(folder, settings), settings)
-    interpreter = Interpreter(containers, kernels, Approvals(database), settings)
+    interpreter = Interpreter(
+        containers, kernels, Approvals(database), database, Leases(database), settings
+    )
     container = containers.create("", expires_minutes=1)
     try:
         running = interpreter.run(container, "print(1)")

@@ -48,16 +48,10 @@ _SECONDS = 20.0
 class ToolProbe:
     """Safe to share between threads. One thread at a time asks a model."""
 
-    def __init__(
-        self, database: Database | None = None, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        """With a database the answer outlives this process."""
-        self._stored: Documents[bool] | None = None
-        if database is not None:
-            seconds = REMEMBERED_SECONDS
-            self._stored = Documents(
-                database, "native-tools", bool, seconds=seconds, max_bytes=2**20
-            )
+    def __init__(self, database: Database, now: Callable[[], float] = time.monotonic) -> None:
+        self._stored: Documents[bool] = Documents(
+            database, "native-tools", bool, seconds=REMEMBERED_SECONDS, max_bytes=2**20
+        )
         self._now = now
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[float, bool]] = OrderedDict()
@@ -92,8 +86,6 @@ class ToolProbe:
             until, known = self._known.get(key, (0.0, False))
         if self._now() < until:
             return known
-        if self._stored is None:
-            return None
         try:
             stored = self._stored.get(key)
         except DatabaseFailed:
@@ -105,11 +97,10 @@ class ToolProbe:
 
     def _remember(self, key: str, known: bool) -> None:
         self._set(key, known, REMEMBERED_SECONDS)
-        if self._stored is not None:
-            try:
-                self._stored.put({key: known})
-            except DatabaseFailed as error:
-                log.warning("whether the model calls tools is not stored", reason=str(error))
+        try:
+            self._stored.put({key: known})
+        except DatabaseFailed as error:
+            log.warning("whether the model calls tools is not stored", reason=str(error))
 
     def _set(self, key: str, known: bool, seconds: float) -> None:
         with self._lock:

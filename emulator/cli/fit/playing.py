@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from emulator import traces
+from emulator.answering.native.probe import ToolProbe
 from emulator.answering.pipeline import Pipeline, chosen_profile
 from emulator.cli.fit.outcomes import TaskOutcome
 from emulator.cli.fit.ways import MeasuredWay
@@ -17,9 +18,11 @@ from emulator.core import json_codec
 from emulator.core.errors import EmulatorError, UpstreamFailed
 from emulator.core.protocol import parse_chat
 from emulator.core.tasks import Call, Task
-from emulator.database import open_database
+from emulator.database import Journal, Leases, open_database
+from emulator.database.sqlite import MEMORY
 from emulator.fronts.chat.chunks import collect
 from emulator.fronts.chat.front import complete
+from emulator.history import Turns
 from emulator.history.log import history_documents
 from emulator.interpreter.engines import open_programs
 from emulator.reading.openings import MARK
@@ -58,15 +61,19 @@ def open_pipelines(
         upstreams = Upstreams(settings)
         opening.callback(upstreams.close)
         programs = opening.enter_context(closing(open_programs(settings)))
-        database = open_database(":memory:")
+        database = open_database(MEMORY)
         opening.callback(database.close)
-        store = history_documents(database, settings.store_seconds)
+        leases = Leases(database)
+        opening.callback(leases.close)
         yield partial(
             Pipeline,
             settings=settings,
             upstreams=upstreams,
             programs=programs,
-            store=store if settings.programs == "on" else None,
+            store=history_documents(database, settings.store_seconds),
+            journal=Journal(database, leases, settings.store_seconds),
+            turns=Turns(database),
+            probe=ToolProbe(database),
         )
 
 

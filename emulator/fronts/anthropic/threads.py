@@ -51,10 +51,10 @@ class StoredThread:
 
 @dataclass(frozen=True)
 class Threads:
-    """Clients reach only their own threads. Without a database there are none."""
+    """Clients reach only their own threads. If none is kept, none can be created."""
 
-    stored: Documents[StoredThread] | None = None
-    leases: Leases | None = None
+    stored: Documents[StoredThread]
+    leases: Leases
 
     def joined(self, client: str, request: MessagesRequest) -> MessagesRequest:
         """Return the request with the fields and messages of the thread that it continues, if any.
@@ -64,7 +64,7 @@ class Threads:
         thread = request.thread
         if thread is None:
             return request
-        if self.stored is None:
+        if not self.stored.is_kept:
             message = "thread: threads need a database: set database (docs/settings.md)."
             raise BadRequest(message, "thread", "thread_unsupported_request")
         if thread.type == "create":
@@ -97,7 +97,7 @@ class Threads:
     @contextmanager
     def _continuation(self, client: str, joined: MessagesRequest) -> Iterator[None]:
         previous = joined.thread.previous_message_id if joined.thread else None
-        if not previous or self.leases is None:
+        if not previous:
             yield
             return
         lease = f"thread {_name(client, previous)}"
@@ -111,7 +111,7 @@ class Threads:
 
     def _find(self, client: str, key: str) -> StoredThread:
         stored = None
-        if self.stored is not None and len(key) <= _MAX_ID:
+        if len(key) <= _MAX_ID:
             with database_failures("Threads cannot be read"):
                 stored = self.stored.get(_name(client, key))
         if stored is None:
@@ -123,7 +123,6 @@ class Threads:
 
     def _save(self, client: str, joined: MessagesRequest, reply: Json) -> None:
         """A failure is only logged, because the client gets its reply anyway."""
-        assert self.stored is not None
         assert joined.thread is not None
         answer = InputMessage(role="assistant", content=reply["content"])
         # A summary replaces the messages before it.
@@ -141,11 +140,7 @@ class Threads:
             log.warning("thread not stored", reason=str(error))
 
 
-def open_threads(
-    database: Database | None, leases: Leases | None = None, seconds: float = 0
-) -> Threads:
-    if database is None:
-        return Threads()
+def open_threads(database: Database, leases: Leases, seconds: float) -> Threads:
     return Threads(Documents(database, "thread", StoredThread, seconds=seconds), leases)
 
 

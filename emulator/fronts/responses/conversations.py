@@ -52,9 +52,9 @@ class StoredConversation:
 
 @dataclass(frozen=True)
 class Conversations:
-    """Clients reach only their own conversations. Without a database there are none."""
+    """Clients reach only their own conversations. If none is kept, none can be created."""
 
-    stored: Documents[StoredConversation] | None
+    stored: Documents[StoredConversation]
     leases: Leases
 
     def create(
@@ -62,7 +62,7 @@ class Conversations:
     ) -> StoredConversation:
         """Raises `BadRequest`, `StoreUnavailable`."""
         conversation = StoredConversation(new_id("conv_"), int(time.time()), metadata, [*items])
-        if self.stored is None:
+        if not self.stored.is_kept:
             raise BadRequest("Conversations need a database: set database (docs/settings.md).")
         self._check_size(conversation)
         with database_failures("The conversation cannot be stored"):
@@ -72,7 +72,7 @@ class Conversations:
     def get(self, client: str, key: str) -> StoredConversation:
         """Raises `NotFound`, `StoreUnavailable`."""
         conversation = None
-        if self.stored is not None and len(key) <= _MAX_ID:
+        if len(key) <= _MAX_ID:
             with database_failures("Conversations cannot be read"):
                 conversation = self.stored.get(_key(client, key))
         return _checked(key, conversation)
@@ -119,7 +119,6 @@ class Conversations:
     def delete(self, client: str, key: str) -> None:
         """Raises `NotFound`, `StoreUnavailable`."""
         self.get(client, key)
-        assert self.stored is not None
         with database_failures("The conversation cannot be deleted"):
             self.stored.delete([_key(client, key)])
 
@@ -127,7 +126,6 @@ class Conversations:
         self, client: str, key: str, change: Callable[[StoredConversation], StoredConversation]
     ) -> StoredConversation:
         changed = self.get(client, key)
-        assert self.stored is not None
 
         def write(old: StoredConversation | None) -> StoredConversation:
             nonlocal changed
@@ -141,15 +139,12 @@ class Conversations:
 
     def _check_size(self, conversation: StoredConversation) -> None:
         """Raises `BadRequest` if the conversation is too large."""
-        assert self.stored is not None
         size = len(self.stored.dump(conversation))
         if len(conversation.items) > MAX_ITEMS or size > MAX_VALUE_BYTES:
             raise BadRequest("The conversation is too large: start another one.", "conversation")
 
 
-def open_conversations(database: Database | None, leases: Leases, seconds: float) -> Conversations:
-    if database is None:
-        return Conversations(None, leases)
+def open_conversations(database: Database, leases: Leases, seconds: float) -> Conversations:
     stored: Documents[StoredConversation] = Documents(
         database, "conversation", StoredConversation, seconds=seconds
     )

@@ -100,7 +100,7 @@ class ResponseFront:
         note_end: Callable[[str], None] | None = None
         turns, turn_request = self.pipeline.turns, current_turn.get()
         in_conversation = request.conversation is not None and not request.background
-        if in_conversation and turns is not None and turn_request is not None:
+        if in_conversation and turn_request is not None:
             response_id = turns.find(client, turn_request).response
             if response_id and (known := self.stored.find(client, response_id)) is not None:
                 return self._repeated(client, request, known.response)

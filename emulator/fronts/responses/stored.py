@@ -71,11 +71,11 @@ class StoredStream(NamedTuple):
 
 
 class StoredResponses:
-    """Without a database, nothing is saved and nothing is found."""
+    """Stored for ``seconds``; with 0 nothing is saved and nothing is found."""
 
     def __init__(
         self,
-        database: Database | None,
+        database: Database,
         seconds: float,
         *,
         max_read: int = 1000,
@@ -84,24 +84,24 @@ class StoredResponses:
         """One request may read ``max_read`` earlier responses."""
         self.max_read = max_read
         self.max_read_bytes = max_read_bytes
-        self.database = database
         self.problem = ""
         """Why the last response was not stored, if it was not."""
-        if database is not None:
-            self._responses: Documents[bytes] = Documents(database, "response", seconds=seconds)
-            self._items: Documents[str] = Documents(
-                database, "item", str, seconds=seconds, max_bytes=32 * 2**20
-            )
-            self._streams: Documents[StoredStream] = Documents(
-                database, "stream", StoredStream, seconds=STREAM_SECONDS, max_bytes=64 * 2**20
-            )
+        self._responses: Documents[bytes] = Documents(database, "response", seconds=seconds)
+        self.is_kept = self._responses.is_kept
+        self._items: Documents[str] = Documents(
+            database, "item", str, seconds=seconds, max_bytes=32 * 2**20
+        )
+        stream_seconds = min(seconds, STREAM_SECONDS)
+        self._streams: Documents[StoredStream] = Documents(
+            database, "stream", StoredStream, seconds=stream_seconds, max_bytes=64 * 2**20
+        )
 
     def save(self, client: str, response: Json, *, input_items: Sequence[Json]) -> bool:
         """Save a response. Once it has ended, it does not change.
 
         Returns False if that failed: the client gets the response anyway, which then says ``store: false``.
         """
-        if self.database is None:
+        if not self.is_kept:
             return False
         value = json_codec.dumps({"response": response, "input": input_items})
         if len(value) > MAX_VALUE_BYTES and response.get("background"):
@@ -135,8 +135,6 @@ class StoredResponses:
         pings: Collection[int] = (),
     ) -> None:
         """Save a response's events, as long as its client may resume the stream. A failure is only logged."""
-        if self.database is None:
-            return
         stream = StoredStream(initial, events.dump(), [*tools], sorted(pings))
         if len(self._streams.dump(stream)) > MAX_VALUE_BYTES:
             log.warning("the stream of a response cannot be resumed: it is too large")
@@ -241,7 +239,7 @@ class StoredResponses:
     def _item(self, reader: _BoundedReader, key: str) -> Json | None:
         """Return a stored item, or None. Raises `BadRequest` or `StoreUnavailable`."""
         owner = None
-        if self.database is not None and len(key) <= _MAX_ID:
+        if len(key) <= _MAX_ID:
             with database_failures("Responses cannot be read"):
                 owner = self._items.get(_key(reader.client, key))
         stored = reader.find(owner.rpartition(":")[2]) if owner is not None else None
@@ -250,7 +248,7 @@ class StoredResponses:
 
     def find(self, client: str, key: str) -> StoredResponse | None:
         """Raises `StoreUnavailable`."""
-        if self.database is None or len(key) > _MAX_ID:
+        if len(key) > _MAX_ID:
             return None
         with database_failures("Responses cannot be read"):
             value = self._responses.get(_key(client, key))

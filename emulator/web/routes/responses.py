@@ -67,9 +67,9 @@ class _Routes:
             frames = _frames(answer.writer, code_outputs=code_outputs)
             return streamed_answer(answer.events, self.settings, answer.omitted, frames)
         if response_request.background:
-            if self.stored.database is None:
+            if not self.stored.is_kept:
                 raise BadRequest(
-                    "No response can be made in the background: this proxy has no database."
+                    "No response can be made in the background: this proxy stores none."
                 )
             queued = start_in_background(self.background, answer)
             return with_answer_headers(json_reply(queued), None, answer.omitted)

@@ -48,16 +48,17 @@ def add_routes(
     api: Blueprint,
     interpreter: Interpreter,
     background: BackgroundResponses,
-    database: Database | None,
+    database: Database,
     read_upload: Callable[[], Upload],
     record: Callable[[], None],
+    *,
+    remembers: bool,
 ) -> None:
-    """``record`` records the current request. Without a ``database`` there are no asynchronous executions."""
-    states: Documents[Json] | None = None
-    if database is not None:
-        states = Documents(
-            database, "execution", Json, seconds=_STATE_SECONDS, max_bytes=64 * 2**20
-        )
+    """``record`` records the current request. An asynchronous execution is remembered until it is fetched."""
+    seconds = _STATE_SECONDS if remembers else 0
+    states: Documents[Json] = Documents(
+        database, "execution", Json, seconds=seconds, max_bytes=64 * 2**20
+    )
     routes = _Routes(interpreter, background, states, read_upload, record)
     api.post("/sessions/code/execute")(routes.execute_session_code)
     api.post("/sessions/executions")(routes.create_session_execution)
@@ -100,7 +101,7 @@ class _AsynchronousExecution:
 class _Routes:
     interpreter: Interpreter
     background: BackgroundResponses
-    states: Documents[Json] | None
+    states: Documents[Json]
     read_upload: Callable[[], Upload]
     record: Callable[[], None]
 
@@ -123,9 +124,9 @@ class _Routes:
         }
         if body.execution_type == "synchronous":
             return json_reply(shapes.execution_json(state | shapes.outcome(last_execution(steps))))
-        if self.states is None:
+        if not self.states.is_kept:
             raise BadRequest(
-                "No execution can be asynchronous: this proxy has no database.", "executionType"
+                "No execution can be asynchronous: this proxy stores none.", "executionType"
             )
         save = partial(_save, self.states, client())
         queued = start_in_background(self.background, _AsynchronousExecution(state, steps, save))
@@ -141,7 +142,7 @@ class _Routes:
         current = self.background.current(
             BackgroundState(
                 state,
-                partial(_save, self.states, client()) if self.states is not None else bool,
+                partial(_save, self.states, client()),
                 partial(self._state, execution_id),
             )
         )
@@ -199,7 +200,7 @@ class _Routes:
     def _state(self, execution_id: str) -> Json:
         """Raises `NotFound`, `StoreUnavailable`."""
         state = None
-        if self.states is not None and len(execution_id) <= 128:
+        if len(execution_id) <= 128:
             with database_failures("Executions cannot be read"):
                 state = self.states.get(_key(client(), _identifier(), execution_id))
         if state is None:

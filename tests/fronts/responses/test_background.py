@@ -98,7 +98,7 @@ def test_a_background_response_needs_a_database(
 ) -> None:
     proxy = start_proxy(database="none")
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key="k", max_retries=0)
-    with pytest.raises(openai.BadRequestError, match="no database"):
+    with pytest.raises(openai.BadRequestError, match="stores none"):
         client.responses.create(model="m", input="Hi", background=True)
     assert upstream.requests == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -14,11 +15,11 @@ import pytest
 
 from tests.support.places import needs_bubblewrap
 from tests.support.postgres import Postgres
-from tests.support.processes import members, wait_until
+from tests.support.processes import answers, members, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, INTERPRETER, PRICE, TOOLS, results
 from tests.support.raw_http import connect, post_bytes, read_until, send
 from tests.support.scripted import Reply, ScriptedUpstream
-from tests.support.several_workers import HELLO, SILENT, two_workers
+from tests.support.several_workers import HELLO, SILENT, TwoWorkers, two_workers
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="the processes are found in Linux' /proc"
@@ -69,12 +70,38 @@ def test_another_worker_continues_the_work_of_the_first(
         assert one.ask(second, execute, {"code": "1"})["notes"] == []
 
 
-@needs_bubblewrap
-def test_a_kernel_that_another_worker_uses_makes_room_for_a_new_one(
-    upstream: ScriptedUpstream, tmp_path: Path
+def test_a_run_without_a_file_outlives_its_worker_and_leaves_nothing(
+    upstream: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counts where it was started, also when that worker does not use it any more."""
-    with two_workers(upstream, tmp_path, "--max-kernels", "2") as one:
+    """What a single worker had in its memory was lost with it."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    upstream.reply(CHAIN)
+    with proxy(upstream.base_url, tmp_path / "log", "--database", ":memory:") as (process, url):
+        one = TwoWorkers(process, url)
+        [worker] = one.pids()
+        program: list[Any] = [{"role": "user", "content": "Go."}]
+        program += results(one.chat(worker, program, TOOLS), HITS)
+        os.kill(worker, signal.SIGKILL)
+        process.wait_until(lambda: one.pids() not in ([], [worker]) and answers(f"{url}/healthz"))
+        [worker] = one.pids()
+        booked = one.chat(worker, program, TOOLS)
+        assert booked["tool_calls"][0]["function"]["name"] == "book"
+        assert [*temporary.glob("emulator-run-*")] != []
+        process.interrupt()
+        assert process.exit_code() == 0
+    assert [*temporary.iterdir()] == []
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("options", [[], ["--database", "none"]], ids=["stored", "not stored"])
+def test_a_kernel_that_another_worker_uses_makes_room_for_a_new_one(
+    upstream: ScriptedUpstream, tmp_path: Path, options: list[str]
+) -> None:
+    """It counts where it was started, also when that worker does not use it any more. With ``--database
+    none`` each worker had a kernel of its own for the same container."""
+    with two_workers(upstream, tmp_path, "--max-kernels", "2", *options) as one:
         first, second = one.pids()
         containers = [one.ask(first, "/v1/containers", {"name": "c"})["id"] for _ in range(3)]
         for container in containers:
