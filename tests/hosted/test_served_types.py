@@ -194,6 +194,7 @@ def test_messages_show_a_served_search(
     assert (use.type, use.name, use.input) == ("server_tool_use", "web_search", {"query": "tea"})
     assert [page.url for page in result.content] == [TEA]
     assert text.text == "4 pounds."
+    assert answer.usage.server_tool_use.web_search_requests == 1
 
 
 def ask_messages(url: str, tools: Any, messages: Any) -> Any:
@@ -219,6 +220,7 @@ def test_messages_show_a_fetched_page_and_the_next_prompt_has_its_text(
     assert (result.content.url, document.type) == (TEA, "document")
     assert document.source.data == "Tea prices A pound of tea costs 4 pounds."
     assert text.text == "4 pounds."
+    assert answer.usage.server_tool_use.web_fetch_requests == 1
     content = answer.model_dump(exclude_none=True)["content"]
     messages += [{"role": "assistant", "content": content}, {"role": "user", "content": "Thanks."}]
     ask_messages(url, tools, messages)

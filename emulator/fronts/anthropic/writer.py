@@ -7,6 +7,7 @@ last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -91,6 +92,8 @@ class MessageWriter:
         """The hosted calls whose result block is not written yet, by id, in their order: so the next request
         has the results in the order of the calls."""
         self._hosted_results: dict[str, HostedCallFinished] = {}
+        self._web_calls = Counter[str]()
+        """The calls of the vendor's types, by type."""
         self._container: Json | None = None
         """Where code has run in this answer."""
         self._accepted = UpstreamAccepted()
@@ -171,6 +174,7 @@ class MessageWriter:
                 yield from self._whole({"type": LISTING, **listed})
             case HostedCallStarted():
                 self._hosted_calls[event.id] = event
+                self._web_calls[event.kind] += event.kind in ("web_search", "web_fetch")
                 yield from self._close()
                 yield from self._begin(call_block(event))
                 for piece in pieces(serialize_arguments(event.arguments, "function")):
@@ -265,6 +269,9 @@ class MessageWriter:
             counted["iterations"] += [{"type": "message", **_usage(usage)}] * bool(
                 usage.prompt_tokens
             )
+        if self._web_calls.total():
+            names = ("web_search", "web_fetch")
+            counted["server_tool_use"] = {f"{n}_requests": self._web_calls[n] for n in names}
         event: Json = {"type": "message_delta", "delta": delta, "usage": counted}
         if self._context_management is not None:
             event["context_management"] = self._context_management
