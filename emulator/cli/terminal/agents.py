@@ -64,8 +64,10 @@ class Agent:
         """``own`` are the user's variables, of which those about the window count."""
         filled = {name: connection.fill(value) for name, value in self.variables.items()}
         for name, value in self.window.items():
-            if name in own or connection.window:
-                filled[name] = own.get(name) or str(value(connection.window))
+            if own.get(name):
+                filled[name] = own[name]
+            elif connection.window:
+                filled[name] = str(value(connection.window))
         return filled
 
     def describe(self, program: str, connection: AgentConnection) -> str:
@@ -116,11 +118,12 @@ wire_api = "responses"
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "your-model",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         },
-        # It compacts 13,000 tokens before the end of its window, and before that the length of an answer (by
-        # default 20,000): in a small window it refused every prompt.
+        # It compacts 13,000 tokens before the end of its window, and before that the length of an answer (at
+        # most 20,000): in a small window it refused every prompt. With less room than these values leave in
+        # one of 16,384 tokens it ends, because it has to compact too often.
         window={
-            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": lambda window: window + 13_000,
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": lambda window: window // _OUTPUT_PART,
+            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": lambda window: max(window, window * 7 // 8 + 15_000),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": lambda window: min(window // _OUTPUT_PART, 20_000),
         },
     ),
     "opencode": Agent(
