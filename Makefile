@@ -136,7 +136,8 @@ test-deploy: env-dev env-deploy ## validate deploy/ and .github/ with the schema
 ##@ Measure
 bench: env-run $(if $(findstring --smoke,$(ARGS)),,env-litellm) ## measure the proxy next to a bare pass-through and LiteLLM -> benchmarks/results.md (ARGS=--smoke: briefly)
 	@exec $(PY) -m benchmarks.load $(ARGS)
-BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-multi-turn
+BENCHMARKS := first-run programs reading workers slow-database prompts turns prefix hosted validity accuracy fit tool-recall bfcl bfcl-real bfcl-multi-turn rivals repair-corpus
+bench-rivals bench-repair-corpus: env-forge env-litellm
 $(BENCHMARKS:%=bench-%): bench-%: env-dev env-interpreter env-local env-bench env-sandbox
 	@exec $(PY) -m benchmarks.$(subst -,_,$*) $(ARGS)
 

@@ -56,14 +56,13 @@ from sandbox.programs.server import ProgramServer
 _HEAD = """\
 ## Real replies: the proxy and BFCL's own parsers
 
-Replies that models gave to BFCL's questions, read at the first attempt by the proxy and by three references:
-each model's best parser of bfcl-eval {version}; the better of that and the best parser that BFCL had for
-these models in 2024; and both, where either is right. BFCL's AST checker judges all, in percent. *Missed*:
-any of BFCL's parsers reads the right calls, the proxy does not (`make bench-bfcl-real`).
+Models' replies to BFCL's questions, read at the first attempt by the proxy; by each model's best parser of
+bfcl-eval {version}; by the better of that and the best of 2024; and by both, where either is right. BFCL's
+AST checker judges, in percent. *Missed*: one of BFCL's parsers is right, the proxy is not
+(`make bench-bfcl-real`).
 
-*No call*: of the questions that no offered function answers, how many are read as no call by the proxy, by
-BFCL's default parser, and by the better parser of the second reference. The default parser scores where it
-cannot read the model's call.
+*No call*: of the questions that no offered function answers, those read as no call by the proxy, by BFCL's
+default parser (also where it cannot read the call), and by the better parser.
 
 | model | replies | the proxy | best of today | or of 2024 | both | missed | no call | default | better |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

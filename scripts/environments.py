@@ -64,7 +64,11 @@ def make_environment(name: str) -> None:
         return
     python = str(folder / "bin" / "python")
     if not (folder / "bin" / "pip").exists():  # the last thing that is made
-        venv.create(folder, with_pip=True, clear=True, symlinks=True)
+        if version := entry.get("python"):
+            command = [installed_python(version), "-m", "venv", "--clear", "--symlinks", folder]
+            subprocess.run(command, check=True)
+        else:
+            venv.create(folder, with_pip=True, clear=True, symlinks=True)
         if not UV:
             subprocess.run([python, *PIP, "install", "--quiet", PIP_WITH_GROUPS], check=True)
     if before := entry.get("before"):
@@ -73,6 +77,13 @@ def make_environment(name: str) -> None:
         print(f"Installing {' '.join(packages)}", flush=True)
         install(python, packages)
     stamp.write_text(wanted)
+
+
+def installed_python(version: str) -> str:
+    """The path of an installed Python."""
+    found = subprocess.run([ROOT / ".ci" / "pythons"], capture_output=True, text=True, check=False)
+    pythons = dict(line.split(" ", 1) for line in found.stdout.splitlines())
+    return pythons.get(version) or sys.exit(f"install first: Python {version}")
 
 
 def install(python: str, packages: list[str]) -> None:

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[2]
 LITELLM = ROOT / ".venv-litellm" / "bin" / "litellm"
+FORGE = ROOT / ".venv-forge" / "bin" / "python"
 THREADS = 1104
 """As many as the proxy has with its default settings, for the bare server too."""
 _CPU_CLOCK = 2
@@ -143,6 +144,18 @@ def litellm(base_url: str) -> Iterator[Server]:
             "litellm", f"{url}/v1", f"{url}/health/liveliness", command, environment
         ) as server:
             yield server
+
+
+@contextmanager
+def forge(base_url: str) -> Iterator[Server]:
+    """Forge's proxy in front of an OpenAI-compatible server, otherwise with its defaults."""
+
+    def command(port: int) -> list[str]:
+        options = ["--backend", "openai", "--backend-url", base_url, "--port", str(port)]
+        return [str(FORGE), "-m", "forge.proxy", *options]
+
+    with started("forge", command, {}) as server:
+        yield server
 
 
 @contextmanager

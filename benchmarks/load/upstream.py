@@ -4,6 +4,7 @@ What it answers is in the model's name, so it remembers nothing:
 
     say-200-4          200 characters, streamed as chunks of 4
     say-200-4-1        the same, a chunk a millisecond (0.001 s apart, also before the first)
+    hermes             a call of `get_weather` as Hermes writes it
     call               Python that calls `get_weather`, in chunks of 4
     fresh-7            the same with a city that no other number has
     calls-30           one program of 30 calls, each with what the call before it returned
@@ -25,6 +26,8 @@ import orjson
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 CALL = 'Let me look.\n\n```tool_code\nget_weather(city="Oslo")\n```\n'
+
+HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 
 
 def calls(count: int) -> str:
@@ -55,6 +58,8 @@ def script(model: str) -> tuple[float, bytes, tuple[bytes, ...]]:
             text = calls(int(given[0]))
         case "pure":
             text = pure(int(given[0])).replace("Oslo", " ".join(["Oslo", *numbers[1:]]))
+        case "hermes":
+            text = HERMES
         case "fresh":
             text = CALL.replace("Oslo", f"Oslo {numbers[0]}")
         case _:

@@ -95,6 +95,9 @@ def _inside_message(value: dict[str, Any]) -> dict[str, Any] | list[Any] | None:
             return [*_members(inner, "functionCall"), *_members(inner, "function_call")]
         case {"role": "assistant", "content": list(inner)}:  # Anthropic
             return [one for one in inner if isinstance(one, dict) and one.get("type") == "tool_use"]
+        case {"content": str(text)} if len(value) == 1:  # Qwen 3.5
+            parsed = _parse_arguments(text)
+            return parsed if isinstance(parsed, (dict, list)) else None
     return None
 
 

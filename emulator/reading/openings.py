@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from emulator.core.command_tools import COMMAND_PARAMETERS
 from emulator.reading.bare_code import may_be_code
-from emulator.reading.calls import CALLS_KEYS, NAME_KEYS
+from emulator.reading.calls import CALLS_KEYS, NAME_KEYS, find_calls, loads
 from emulator.reading.events import Verdict
 from emulator.reading.named_calls import match_header
 from emulator.reading.tool_names import WRITTEN_NAME, ToolNames
@@ -170,6 +171,8 @@ _ARGUMENTS = re.compile(
     r"""["'](?:arguments|parameters|args|input|action_input|tool_input)["']\s*:\s*["']?\{"""
 )
 _COMMAND = re.compile(rf"""\s*\{{\s*["'](?:{"|".join(sorted(COMMAND_PARAMETERS))})["']\s*:\s*\[""")
+#: An object whose text is JSON.
+_CONTENT = re.compile(r"""\s*\{\s*["']content["']\s*:\s*["']\s*[\[{]""")
 _DESCRIPTION = re.compile(r"""["'](?:description|properties)["']\s*:""")
 
 
@@ -202,6 +205,9 @@ def names_call(text: str, names: ToolNames) -> bool:
         return True
     if any(not names or names.find_near(match["name"]) for match in _NAMED.finditer(text)):
         return True
+    if _CONTENT.match(text):
+        with suppress(ValueError, RecursionError):
+            return any(names.find(name) for name, _ in find_calls(loads(text), names))
     # An unknown name counts if all the rest of a call is there: the model is asked about it.
     return bool(_NAMED.search(text) and _ARGUMENTS.search(text) and not _DESCRIPTION.search(text))
 

@@ -227,9 +227,11 @@ def read_stubs(prompt: str) -> dict[str, Stub]:
     shown = re.findall(
         r"You can call these Python functions.*?```python\n(.*?)\n```", prompt, re.DOTALL
     )
-    if not shown:
-        return {}
-    body = ast.parse(shown[-1]).body
+    return stubs_of(shown[-1]) if shown else {}
+
+
+def stubs_of(code: str) -> dict[str, Stub]:
+    body = ast.parse(code).body
     classes: dict[str, Stub] = {}
     classes |= {node.name: _class(node, classes) for node in body if isinstance(node, ast.ClassDef)}
     functions = [node for node in body if isinstance(node, ast.FunctionDef)]

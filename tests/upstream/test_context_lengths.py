@@ -97,7 +97,8 @@ def told(agent: str, connection: AgentConnection, own: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("agent", ["codex", "claude", "opencode", "pi"])
 def test_an_agent_is_told_the_window_if_it_is_known(agent: str) -> None:
-    assert "16384" in told(agent, KNOWN, {})
+    # Claude Code compacts 13,000 tokens before the end of its window.
+    assert ("29336" if agent == "claude" else "16384") in told(agent, KNOWN, {})
     assert "window" not in told(agent, UNKNOWN, {}).lower()
     for connection in (KNOWN, UNKNOWN):
         for path, text in AGENTS[agent].files_for(connection).items():

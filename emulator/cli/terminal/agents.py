@@ -49,8 +49,8 @@ class Agent:
     files: Mapping[str, str] = field(default_factory=dict)
     """Paths in the home -> JSON or TOML."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    window: tuple[str, ...] = ()
-    """Variables that name the model's context, unless the user has set them."""
+    window: Mapping[str, Callable[[int], int]] = field(default_factory=dict)
+    """Variables that name the model's context, unless the user has set them: their values for a context."""
     arguments: tuple[str, ...] = ()
     """Precede the user's arguments."""
     setup: tuple[str, ...] = ()
@@ -63,9 +63,11 @@ class Agent:
     def variables_for(self, connection: AgentConnection, own: Mapping[str, str]) -> dict[str, str]:
         """``own`` are the user's variables, of which those about the window count."""
         filled = {name: connection.fill(value) for name, value in self.variables.items()}
-        for name in self.window:
-            if name in own or connection.window:
-                filled[name] = own.get(name) or str(connection.window)
+        for name, value in self.window.items():
+            if own.get(name):
+                filled[name] = own[name]
+            elif connection.window:
+                filled[name] = str(value(connection.window))
         return filled
 
     def describe(self, program: str, connection: AgentConnection) -> str:
@@ -116,7 +118,13 @@ wire_api = "responses"
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "your-model",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         },
-        window=("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "CLAUDE_CODE_AUTO_COMPACT_WINDOW"),
+        # It compacts 13,000 tokens before the end of its window, and before that the length of an answer (at
+        # most 20,000): in a small window it refused every prompt. With less room than these values leave in
+        # one of 16,384 tokens it ends, because it has to compact too often.
+        window={
+            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": lambda window: max(window, window * 7 // 8 + 15_000),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": lambda window: min(window // _OUTPUT_PART, 20_000),
+        },
     ),
     "opencode": Agent(
         "opencode",

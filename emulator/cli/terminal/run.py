@@ -6,6 +6,7 @@ The agent stays in the terminal's process group: Ctrl-C is its own. The proxy ha
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -37,6 +38,8 @@ _AGENT_SECONDS = 5.0
 """How long an agent may take to end after a signal to this process."""
 _REQUEST_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+_EXAMPLE = "Try: "
+"""In the log, unless its level is higher, when the proxy has asked its server for the contexts' lengths."""
 _LENGTH_SECONDS = 2.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND = 127
@@ -216,9 +219,10 @@ def _wait_for_model(
 
     "any" if the upstream has no list; 0 if it does not say, within a moment, how long the context is.
     """
-    started = time.monotonic()
-    deadline = started + _START_SECONDS
+    deadline = time.monotonic() + _START_SECONDS
+    first_list = math.inf
     while time.monotonic() < deadline and process.poll() is None:
+        has_asked = _EXAMPLE in _read(log)
         try:
             response = urllib3.request(
                 "GET",
@@ -234,8 +238,9 @@ def _wait_for_model(
             rows = response.json()["data"]
             chosen = [row for row in rows if row["id"] == model] if model else rows[:1]
             length = next((int(row.get("context_length") or 0) for row in chosen), 0)
-            # The proxy asks its server for the lengths when it has started.
-            if chosen and not length and time.monotonic() < started + _LENGTH_SECONDS:
+            first_list = min(first_list, time.monotonic())
+            has_asked |= time.monotonic() > first_list + _LENGTH_SECONDS
+            if chosen and not length and not has_asked:
                 time.sleep(_POLL_SECONDS)
                 continue
             return model or next((str(row["id"]) for row in rows), "any"), length

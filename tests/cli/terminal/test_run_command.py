@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -93,6 +95,31 @@ def test_an_agent_runs_with_its_own_proxy_and_home(
     assert is_gone(seen["url"])
     assert [file.name for file in tmp_path.iterdir()] == ["bin"]
     assert "The inspector shows each request: http://127.0.0.1:" in ended.err
+
+
+class Slow(dict[str, Any]):
+    """Answers of a server that takes its time."""
+
+    def __getitem__(self, path: str) -> Any:
+        time.sleep(1)
+        return super().__getitem__(path)
+
+
+def test_an_agent_is_told_the_window_of_a_slow_server(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+) -> None:
+    """The wait for it began before the proxy had started, and was over when it had."""
+    model = {"id": "small", "object": "model", "created": 1, "owned_by": "library"}
+    upstream.at_root = Slow(
+        {
+            "/v1/models": {"object": "list", "data": [model]},
+            "/api/version": {"version": "0.20"},
+            "/api/ps": {"models": [{"name": "small", "context_length": 16_384}]},
+        }
+    )
+    command = ("--base-url", upstream.base_url, "run", "codex")
+    ended = command_line(*command, home=tmp_path, variables=variables)
+    assert "model_context_window = 16384\n" in json.loads(ended.out)["config"]
 
 
 def test_a_projects_settings_are_ignored_unless_the_user_trusts_them(
