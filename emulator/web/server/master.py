@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import logging
 import math
+import mmap
 import os
 import resource
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -32,7 +34,7 @@ from typing import Any
 import structlog
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.errors import AppImportError
+from gunicorn.errors import AppImportError, HaltServer
 
 from emulator.core.errors import EmulatorError
 from emulator.settings.settings import Settings
@@ -47,6 +49,8 @@ _KEEPALIVE_SECONDS = 75
 _CLOSE_SECONDS = 1.0
 _END_SECONDS = 1
 """How long requests that are ended at `drain_seconds` may take to send their error."""
+_RETRY_SECONDS = 1.0
+"""Between the attempts to replace a worker."""
 _OTHER_DESCRIPTORS = 512
 """In addition to connections: databases, sandboxes, uploads, modules."""
 
@@ -68,7 +72,13 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         self._make_app = make_app
         self._listener = listener.detach()  # gunicorn closes it
         self._when_ready = when_ready
+        self._served = mmap.mmap(-1, 1)
+        """Shared with the workers: whether any has ever served."""
         super().__init__()
+
+    @property
+    def has_served(self) -> bool:
+        return self._served[0] == 1
 
     def load_config(self) -> None:
         threads = self._settings.threads + self._settings.waiting_requests + RESERVED_THREADS
@@ -123,6 +133,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def _worker_ready(self, worker: Any) -> None:
         """Runs in the worker."""
+        self._served[0] = 1
         worker.descriptors = _descriptors_for_requests()
         worker.end_requests = worker.wsgi.extensions["disconnects"].end_requests
         reload = worker.wsgi.extensions["emulator"].reload_client_keys
@@ -139,6 +150,22 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 
 class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    def reap_workers(self) -> None:
+        """A worker that cannot start ends the proxy only if none has served; otherwise it is tried again."""
+        while True:
+            workers = dict(self.WORKERS)
+            try:
+                super().reap_workers()
+            except HaltServer as halt:
+                if not self.app.has_served:
+                    raise
+                log.error("a worker could not start; it is tried again", reason=halt.reason)
+                for pid in workers.keys() - self.WORKERS.keys():
+                    workers[pid].tmp.close()
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
+
     def handle_int(self) -> None:
         """Stop gracefully, as for SIGTERM; `stop` then looks for a second Ctrl-C."""
         raise StopIteration

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from emulator.core.client_keys import hashed
 from tests.support.places import needs_bubblewrap
 from tests.support.postgres import Postgres
 from tests.support.processes import answers, members, proxy, wait_until
@@ -185,6 +186,25 @@ def test_all_workers_share_limits_and_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_a_replacement_that_cannot_start_does_not_end_the_proxy(tmp_path: Path) -> None:
+    """The master ended, and with it the streams of the workers that served."""
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'["alice"]\nsha256 = "{hashed(b"key")}"\n')
+    headers = {"authorization": "Bearer key"}
+    with (
+        ScriptedUpstream(default="Good day.") as upstream,
+        two_workers(upstream, tmp_path, "--client-keys-file", str(keys)) as one,
+    ):
+        first, second = one.pids()
+        keys.write_text("[broken")
+        os.kill(first, signal.SIGKILL)
+        one.process.wait_until(lambda: one.process.output.count("could not start") > 1)
+        assert second in one.pids()
+        assert send(f"{one.url}/v1/chat/completions", HELLO, headers)[0] == 200
+        keys.write_text(f'["alice"]\nsha256 = "{hashed(b"key")}"\n')
+        one.process.wait_until(lambda: one.are(2))
+
+
 def test_a_killed_workers_requests_are_closed_and_its_counts_stay(
     tmp_path: Path,
 ) -> None:
