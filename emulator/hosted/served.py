@@ -61,7 +61,7 @@ class ServedTypes:
             item = validated(served.item, items[0][1], place) if items else served.item()
             if (tool := self._tool(name, served, item, place, client)) is not None:
                 tools.append(tool)
-                types |= {str(one["type"]) for _, one in items}
+                types |= {str(one["type"]) for _, one in items} | _chosen_type(chat, served)
             elif name == "web_search":
                 _check_not_forced(chat)
                 notice = NO_WEB
@@ -181,6 +181,13 @@ def _limited(item: Item, run: Start) -> Start:
 
 def _has_search_options(chat: ChatCompletionRequest) -> bool:
     return isinstance((chat.model_extra or {}).get("web_search_options"), Mapping)
+
+
+def _chosen_type(chat: ChatCompletionRequest, served: ServedType) -> set[str]:
+    """The type in ``tool_choice``, which may be another version's than that of the tool."""
+    choice = chat.tool_choice
+    is_chosen = isinstance(choice, ToolChoice) and served.types.fullmatch(choice.type)
+    return {choice.type} if isinstance(choice, ToolChoice) and is_chosen else set()
 
 
 def _check_not_forced(chat: ChatCompletionRequest) -> None:

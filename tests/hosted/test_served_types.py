@@ -21,7 +21,7 @@ from tests.support.approver import Approver
 from tests.support.processes import ROOT
 from tests.support.raw_http import send
 from tests.support.responses_client import check_events, fetch, read_stream
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Reply, ScriptedUpstream
 
 Json = dict[str, Any]
 TEA = "https://tea.example.net/price"
@@ -153,6 +153,58 @@ def test_responses_report_the_vendors_item_and_the_next_prompt_has_the_result(
     history += [*response["output"], {"role": "user", "content": "Thanks."}]
     fetch(f"{url}/v1/responses", {**body, "input": history})
     assert broken_prefixes(upstream.requests) == []
+
+
+CHOICES: dict[str, Any] = {
+    "the type": lambda name: {"type": name},
+    "required": lambda name: "required",
+    "allowed": lambda name: {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": name}],
+    },
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("name", RESPONSES)
+def test_a_served_type_can_be_chosen(
+    library: Any, upstream: ScriptedUpstream, name: str, choice: str
+) -> None:
+    """The choice of a type, also of a web search by a provider, was refused."""
+    tool, code, words, expected = RESPONSES[name]
+    url = library()
+    upstream.reply("I would rather not.", block(code), words)
+    body = {"model": "m", "tools": [tool], "input": "?", "tool_choice": CHOICES[choice](name)}
+    status, _, response = send(f"{url}/v1/responses", body)
+    assert status == 200, response
+    assert [item["type"] for item in response["output"]] == [expected["type"], "message"]
+
+
+def test_a_choice_may_name_another_version(library: Any, upstream: ScriptedUpstream) -> None:
+    url = library()
+    upstream.reply(block("print(web_search(query='tea'))"), "4 pounds.")
+    tools, choice = [{"type": "web_search"}], {"type": "web_search_preview"}
+    body = {"model": "m", "tools": tools, "input": "Tea?", "tool_choice": choice}
+    assert send(f"{url}/v1/responses", body)[0] == 200
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_a_native_model_calls_served_types_too(
+    library: Any, upstream: ScriptedUpstream, name: str
+) -> None:
+    tool, _, words, expected = RESPONSES[name]
+    url = library(tools="native")
+    arguments = {
+        "web_search": {"query": "tea"},
+        "file_search": {"query": "office"},
+        "image_generation": {"prompt": "a red door"},
+    }
+    upstream.reply(Reply(tool_calls=[{"name": name, "arguments": arguments[name]}]), words)
+    body = {"model": "m", "tools": [tool], "input": "Please."}
+    status, _, response = send(f"{url}/v1/responses", body)
+    assert status == 200, response
+    assert [item["type"] for item in response["output"]] == [expected["type"], "message"]
 
 
 @pytest.mark.parametrize("name", RESPONSES)

@@ -12,7 +12,7 @@ from emulator.core.protocol import ChatCompletionRequest, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.responses.callers import PROGRAMS
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import LOGPROBS, ResponseRequest, check_supported
+from emulator.fronts.responses.request import LOGPROBS, ResponseRequest
 from emulator.fronts.responses.tools import CALLABLE, CLIENT_TOOLS, check_has_type, qualified
 from emulator.fronts.responses.wire import FIELDS
 
@@ -117,7 +117,6 @@ def _tool_choice(choice: str | Json, offered: Sequence[Json]) -> str | Json:
         return "required"
     if kind == "allowed_tools":
         return _allowed_tools(choice, offered)
-    check_supported(kind, "tool_choice.type")
     return _single_tool(choice)
 
 

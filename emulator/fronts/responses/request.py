@@ -10,15 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from emulator.conversation.call_policy import SUPPORTED_TYPES
 from emulator.core import json_codec
-from emulator.core.errors import BadRequest, unsupported_type
+from emulator.core.errors import BadRequest
 from emulator.core.part_cache import PartCache
 from emulator.core.protocol import Lenient, read_object, validated
 from emulator.core.wire import check_fields
 from emulator.fronts.responses import items
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.tools import CLIENT_TOOLS, check_has_type
+from emulator.fronts.responses.tools import check_has_type
 from emulator.fronts.responses.wire import FIELDS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
@@ -142,11 +141,3 @@ def parse_request(
     input_items = items.normalize([] if request.input is None else request.input)
     items.parse(input_items, client=client, cache=cache)
     return request, input_items
-
-
-def check_supported(kind: Any, place: str) -> None:
-    """Raises `BadRequest` if ``tool_choice`` forces a tool that cannot run here."""
-    choosable = SUPPORTED_TYPES | CLIENT_TOOLS.keys() | {"mcp"}
-    if not isinstance(kind, str) or kind not in choosable:
-        known = ", ".join(sorted(choosable))
-        raise unsupported_type(kind, place, known, "unsupported_tool")
