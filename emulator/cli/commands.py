@@ -3,7 +3,7 @@
 tool-emulator [serve] [--api-key KEY] [--base-url URL] [--port 8001]
 tool-emulator check [URL] [--model MODEL]
 tool-emulator doctor
-tool-emulator mcp
+tool-emulator mcp [login NAME | logout NAME]
 tool-emulator explain TOOLS.json [--reply FILE]
 tool-emulator fit [--model MODEL] [--minutes N] [--write]
 tool-emulator run AGENT [-- ARGS]
@@ -33,6 +33,7 @@ USAGE = """\
 {program} check [URL] [settings]      try the model server with a call; without URL, find one
 {program} doctor [settings]           show which engines, fences and MCP servers work
 {program} mcp [settings]              show the tools of the MCP servers, and what is wrong with them
+{program} mcp login NAME              log in at one in a browser (or --no-browser); mcp logout NAME
 {program} explain TOOLS.json          show what a model sees, and how a reply is read; see explain --help
 {program} fit [settings]              measure which way of calling tools suits a model; see fit --help
 {program} run AGENT [-- ARGS]         start codex, claude, copilot or another; see run --help
@@ -134,18 +135,48 @@ def _doctor(arguments: Sequence[str]) -> int:
 
 
 def _mcp(arguments: Sequence[str]) -> int:
-    """Show the tools of the operator's MCP servers. Returns 1 if anything is wrong with one."""
-    settings = _configuration(arguments, listens=False).settings
+    """Show the tools of the operator's MCP servers, or of the one at which the user logs in. Returns 1 if
+    anything is wrong with one."""
+    action, server = "", ""
+    if arguments and arguments[0] in ("login", "logout"):
+        action, server, *arguments = (*arguments, "") if len(arguments) == 1 else arguments
+        if not server or server.startswith("-"):
+            _exit_with(f"usage: {_program()} mcp {action} NAME")
+    rest = [one for one in arguments if (action, one) != ("login", "--no-browser")]
+    settings = _configuration(rest, listens=False, options=["no-browser"]).settings
     from emulator.hosted.report import examine
     from emulator.settings.redaction import redactor
 
     raise_on_signals()
-    reports = examine(settings)
+    if action == "logout":
+        from emulator.hosted.login import log_out
+
+        print("The login is deleted." if log_out(server) else "There is no login.")
+        return 0
+    if action == "login":
+        _log_in(settings, server, in_browser="--no-browser" not in arguments)
+    reports = examine(settings, [server] if server else None)
     print(
         redactor(settings)("\n".join(map(str, reports)))
         or "No MCP server is configured: see docs/mcp.md."
     )
     return 0 if all(report.is_sound for report in reports) else 1
+
+
+def _log_in(settings: Settings, server: str, *, in_browser: bool) -> None:
+    from emulator.hosted.address import ServerFailed
+    from emulator.hosted.login import log_in, open_browser
+    from emulator.settings.redaction import redactor
+
+    def show(page: str) -> None:
+        print(f"Log in at {server}, within five minutes:\n\n{page}\n", flush=True)
+        if in_browser:
+            open_browser(page)
+
+    try:
+        log_in(settings, server, show)
+    except ServerFailed as error:
+        _exit_with(redactor(settings)(f"{server}: {error}"), code=1)
 
 
 def _check(arguments: Sequence[str]) -> int:

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from emulator.core.addresses import origin
-from emulator.settings.mcp_settings import MCPServerRow
+from emulator.core.addresses import is_loopback, origin
 from emulator.settings.redaction import redactor
+from emulator.settings.settings import Settings
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -48,6 +48,8 @@ class ServerAddress:
     """The deadline of one call, in seconds."""
     label: str = field(default="", compare=False)
     """The operator's name of the server."""
+    login: str = ""
+    """The operator's name of a server at which the user may have logged in (`tool-emulator mcp login`)."""
 
     def __str__(self) -> str:
         """The host or the command: what errors and logs may show."""
@@ -59,11 +61,18 @@ class ServerAddress:
         return redactor(self.args, *map(SecretStr, values))(text)
 
 
-def address_of(row: MCPServerRow, label: str) -> ServerAddress:
+def is_for_one_user(settings: Settings) -> bool:
+    """Return True if all requests are those of the user who may have logged in."""
+    return not settings.wants_keys and is_loopback(settings.host)
+
+
+def address_of(settings: Settings, label: str) -> ServerAddress:
     """Return the address of the operator's server."""
+    row = settings.mcp[label]
     env, headers = revealed(row.env), with_token(row.headers, row.token)
     url = row.url.get_secret_value()
-    return ServerAddress(url, row.command, row.args, env, headers, row.timeout, label)
+    login = label if url and not row.has_credentials and is_for_one_user(settings) else ""
+    return ServerAddress(url, row.command, row.args, env, headers, row.timeout, label, login)
 
 
 def revealed(values: Mapping[str, SecretStr]) -> Pairs:

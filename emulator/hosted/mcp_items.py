@@ -16,7 +16,13 @@ from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints
 from emulator.core.client_keys import grant_of
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import validated
-from emulator.hosted.address import ServerAddress, address_of, is_allowed_host, with_token
+from emulator.hosted.address import (
+    ServerAddress,
+    address_of,
+    is_allowed_host,
+    is_for_one_user,
+    with_token,
+)
 from emulator.settings.mcp_settings import (
     AllowedTools,
     RequireApproval,
@@ -28,6 +34,7 @@ from emulator.settings.mcp_settings import (
 from emulator.settings.settings import Settings
 
 MAX_SERVERS = 32
+ONE_USER = " (logins are for one user on one machine, without client keys)"
 
 
 class _Item(BaseModel):
@@ -114,14 +121,14 @@ def operators_server(
     rules = (row.require_approval, item.require_approval if item else None)
     return OfferedServer(
         label,
-        address_of(row, label),
+        address_of(settings, label),
         (item.server_description if item else None) or row.description,
         (row.allowed_tools, item.allowed_tools if item else None),
         tuple(rule for rule in rules if rule is not None),
         item.excluded_tools if item else (),
         uses_hints(row),
         is_default,
-        credentials=f"token in [mcp.{label}]",
+        credentials=f"token in [mcp.{label}]{'' if is_for_one_user(settings) else ONE_USER}",
     )
 
 

@@ -125,8 +125,9 @@ _NOT_LISTED = "Error retrieving tool list from MCP server"
 
 def explained(server: OfferedServer, error: ServerFailed) -> str:
     """The cause of a failure, and the setting that may repair it."""
-    hint = f"; set {server.credentials}" if isinstance(error, ServerRefused) else ""
-    return f"{error}{hint}"
+    if not isinstance(error, ServerRefused):
+        return str(error)
+    return f"{error}{', or' if server.address.login else ';'} set {server.credentials}"
 
 
 def _shown(server: OfferedServer, listing: Listing) -> ServerListing:

@@ -52,6 +52,7 @@ from emulator.hosted.address import (
 )
 from emulator.hosted.elicitation import Question, Refused, question_of
 from emulator.hosted.listing import Listing
+from emulator.hosted.stored_login import LoginAuth
 from emulator.hosted.transport import (
     MAX_REPLY_BYTES,
     BoundedBody,
@@ -99,6 +100,7 @@ class ServerSession:
         """``ask`` asks the session's client (`elicitation.Ask`)."""
         self._address = address
         self._ask = ask
+        self._login = LoginAuth(address.login, address.url) if address.login else None
         self._ready = anyio.Event()
         self._ended = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -238,6 +240,7 @@ class ServerSession:
                 timeout=httpx2.Timeout(CONNECT_SECONDS, read=address.timeout + LIST_SECONDS),
                 event_hooks={"response": [self._examine]},
                 transport=NotingTransport(),
+                auth=self._login,
                 trust_env=False,
             )
             await stack.enter_async_context(http)
@@ -322,6 +325,11 @@ class ServerSession:
     def _refusal(self) -> ServerRefused | None:
         if self._status not in (401, 403):
             return None
+        if self._login is not None:
+            login = f"tool-emulator mcp login {self._address.login}"
+            return ServerRefused(
+                f"it refused {self._login.sent} (HTTP {self._status}); run {login}"
+            )
         sent = "the credentials" if self._address.headers else "a request without credentials"
         return ServerRefused(f"it refused {sent} (HTTP {self._status})")
 
@@ -359,6 +367,8 @@ class ServerSession:
             text = f"its reply does not follow the protocol: {place}: {first['msg']}"
         elif isinstance(error, MCPError) and self._status:
             text += f" (HTTP {self._status})"
+        if self._login is not None:
+            text = self._login.without_secrets(text)
         return self._address.without_secrets(text)[:_MAX_DETAIL]
 
 

@@ -149,6 +149,10 @@ class MCPServerRow(BaseModel):
             check_header(name, value.get_secret_value() if value else "")
         return self
 
+    @property
+    def has_credentials(self) -> bool:
+        return self.token is not None or "authorization" in map(str.lower, self.headers)
+
     def may_use(self, key_name: str) -> bool:
         """Return True if the client key of that name ("" for keys without a name) may use the server."""
         return any(fnmatchcase(key_name, pattern) for pattern in self.keys)

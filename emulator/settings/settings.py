@@ -347,7 +347,8 @@ class Settings(BaseSettings):
     @property
     def names_database(self) -> bool:
         """Return True if the operator has chosen the database."""
-        return self.database not in (DATABASE, settings_sources.state_file(DATABASE))
+        own = settings_sources.state_folder() / Path(DATABASE).name
+        return self.database not in (DATABASE, str(own))
 
     @field_validator("client_keys", mode="before")
     @classmethod

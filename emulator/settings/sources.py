@@ -94,17 +94,11 @@ ENCODING = "utf-8-sig"
 APPLICATION = "tool-use-api-emulator"
 
 
-def state_folder() -> Path | None:
-    """The folder of this application in XDG_STATE_HOME, if that is set."""
+def state_folder() -> Path:
+    """The folder of this application in XDG_STATE_HOME, or in ~/.local/state, where ``~`` is not expanded."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     # The XDG specification ignores relative paths.
-    return state / APPLICATION if state.is_absolute() else None
-
-
-def state_file(path: str) -> str:
-    """The file of that name in `state_folder`; "" without one."""
-    folder = state_folder()
-    return str(folder / Path(path).name) if folder else ""
+    return (state if state.is_absolute() else Path("~/.local/state")) / APPLICATION
 
 
 class EnvironmentDefaults(PydanticBaseSettingsSource):
@@ -124,7 +118,7 @@ class EnvironmentDefaults(PydanticBaseSettingsSource):
             os.environ, base_url=explicit.get("base_url"), has_key="api_key" in explicit
         )
         found = {"base_url": defaults.base_url, "api_key": defaults.api_key}
-        if folder := state_folder():
+        if (folder := state_folder()).is_absolute():
             found |= {
                 "database": str(folder / "emulator.sqlite"),
                 "files_dir": str(folder / "files"),

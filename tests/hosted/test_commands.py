@@ -26,7 +26,10 @@ url = "{url}"
 [mcp.down]
 command = "nonesuch"
 """
-REFUSED = "it refused a request without credentials (HTTP 401); set token in [mcp.refused]"
+REFUSED = (
+    "it refused a request without credentials (HTTP 401); run tool-emulator mcp login refused, "
+    "or set token in [mcp.refused]"
+)
 MISSING = "its command 'nonesuch' cannot be started: No such file or directory"
 
 

@@ -243,7 +243,7 @@ def test_max_uses_limits_the_searches_of_an_answer(
     tools: Any = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]
     with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
         client.messages.create(model="m", max_tokens=99, messages=QUESTION, tools=tools)  # type: ignore[arg-type]
-    assert sorted(query for query, _ in provider.searches) == ["a", "b"]
+    assert len({query for query, _ in provider.searches}) == len(provider.searches) == 2
 
 
 def test_a_domain_that_no_page_can_have_allows_none(

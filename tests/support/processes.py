@@ -96,6 +96,10 @@ class Process:
         """What Ctrl-C at a terminal does: signal every process of the group."""
         os.killpg(self.group, signal.SIGINT)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def exit_code(self) -> int:
         """Wait for the end."""
         return self._process.wait(SECONDS)

@@ -39,7 +39,7 @@ from emulator.settings.command_line import OptionParser
 from emulator.settings.configuration import Configuration, ConfigurationError, read
 from emulator.settings.redaction import redactor
 from emulator.settings.settings import Settings
-from emulator.settings.sources import APPLICATION, DEFAULT_FILE
+from emulator.settings.sources import DEFAULT_FILE, state_folder
 from emulator.tools.toolset import Toolset
 from emulator.upstream import local_model
 from emulator.upstream.routes import Routes
@@ -268,10 +268,8 @@ def _with_local_model(settings: Settings, opening: ExitStack) -> Settings:
 
 
 def _state_file(identity: Mapping[str, str]) -> Path:
-    state = os.environ.get("XDG_STATE_HOME", "")
-    folder = Path(state) if Path(state).is_absolute() else Path("~/.local/state").expanduser()
     digest = hashlib.sha256("\n".join(identity.values()).encode()).hexdigest()[:12]
-    return folder / APPLICATION / f"fit-{digest}.jsonl"
+    return state_folder().expanduser() / f"fit-{digest}.jsonl"
 
 
 def _file(configuration: Configuration) -> Path:
