@@ -323,7 +323,7 @@ class ServerSession:
     async def _elicit(
         self,
         context: object,
-        params: ElicitRequestParams,  # noqa: ARG002 - the SDK's signature
+        params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
         """The answer of a person to what the server asks. The message of a refusal is the call's error."""
         try:
