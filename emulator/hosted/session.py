@@ -322,7 +322,7 @@ class ServerSession:
 
     async def _elicit(
         self,
-        context: object,
+        context: object,  # noqa: ARG002 - the SDK's signature
         params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
         """The answer of a person to what the server asks. The message of a refusal is the call's error."""
