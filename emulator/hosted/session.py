@@ -221,9 +221,10 @@ class ServerSession:
         Raises `ResultLost`, or another `ServerFailed` if the server has rejected the call.
         """
         seconds = self._address.timeout
-        async with self._in_use(), self._calls:
+        async with self._in_use():
             try:
-                ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
+                async with self._calls:
+                    ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
                 if ended.status == "completed":
                     return CallToolResult.model_validate(ended.result)
             except (asyncio.CancelledError, TimeoutError, Refused) as error:
@@ -236,7 +237,7 @@ class ServerSession:
                 raise ResultLost(f"its task did not end within {seconds:g} s") from error
             except Exception as error:
                 raise ResultLost(str(await self._failure(error))) from error
-        if ended.error is not None:
+        if ended.status == "failed" and ended.error is not None:
             raise ServerFailed(self._detail(MCPError.from_error_data(ended.error)))
         raise ResultLost(f"its task has {ended.status}")
 

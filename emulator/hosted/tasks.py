@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NoReturn
 
 import anyio
+from mcp import MCPError
 from mcp.client import ClaimContext, Client, ClientExtension, ResultClaim
 from mcp.client.session import ClientRequestContext
 from mcp_types import (
+    INVALID_PARAMS,
     EmptyResult,
     ErrorData,
     InputRequest,
@@ -36,6 +38,8 @@ from emulator.hosted.elicitation import Refused
 _POLL_SECONDS = (0.1, 10.0)
 """The shortest and the longest pause, whatever the server suggests."""
 _DEFAULT_MS = 1000
+_MAX_FAILURES = 3
+"""Polls that may fail one after the other."""
 
 
 class TaskCreated(Exception):
@@ -103,9 +107,18 @@ async def ended_task(client: Client, id_: str, seconds: float, most_questions: i
     Raises `TimeoutError`, `Refused` for a question that nobody is asked, and what the client raises.
     """
     answered: set[str] = set()
+    failures = 0
     with anyio.fail_after(seconds) as scope:
         while True:
-            task = await client.session.send_request(_Get(params=_Params(task_id=id_)), Task)
+            try:
+                task = await client.session.send_request(_Get(params=_Params(task_id=id_)), Task)
+            except MCPError as error:
+                failures += 1
+                if error.code == INVALID_PARAMS or failures > _MAX_FAILURES:
+                    raise
+                await anyio.sleep(_DEFAULT_MS / 1000)
+                continue
+            failures = 0
             if task.status not in ("working", "input_required"):
                 return task
             questions = {k: one for k, one in task.input_requests.items() if k not in answered}

@@ -59,10 +59,12 @@ def prompt(upstream: ScriptedUpstream) -> str:
     [
         ("0", "pay is done"),
         ("1", "pay is done"),
+        ("2", "pay is done"),
         ("refuse", "no such bill"),
         ("fail", "MCP server 'bank' failed: no money left."),
         ("cancel", UNKNOWN),
         ("forget", UNKNOWN),
+        ("stay busy", UNKNOWN),
         ("nonsense", UNKNOWN),
         ("no result", UNKNOWN),
     ],

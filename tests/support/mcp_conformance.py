@@ -1,5 +1,5 @@
-"""The proxy's client as a program for the conformance suite of MCP: it lists the tools of the server whose URL
-is its last argument, and calls those that the scenario wants, or all. Its person sends forms as they are."""
+"""The proxy's client as a program for MCP's conformance suite: it lists the tools of the server whose URL is
+its last argument, and calls those that the scenario wants, or all. Its person sends forms as they are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An MCP server that makes its calls as tasks (SEP-2663), as a process of its own on HTTP: `http` starts it.
 
 Its tools ``pay``, and ``look``, which only reads, have the argument ``how``: a number of seconds, after which
-the task is completed, or one of `ENDS`, or ``ask``. The log tells what it was asked.
+the task is completed, one of `ENDS`, or of the forms of `mcp_asking`. The log tells what it was asked.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ ENDS: dict[str, Json] = {
     "nonsense": {"status": "asleep"},
     "no result": {"status": "completed"},
     "forget": {"status": "working"},
+    "stay busy": {"status": "working"},
 }
 
 
@@ -45,6 +46,7 @@ class Task:
     began: float = field(default_factory=time.monotonic)
     answer: str = ""
     is_cancelled: bool = False
+    polls: int = 0
 
     @property
     def state(self) -> Json:
@@ -105,7 +107,11 @@ def found(context: Any, params: Params) -> Task:
 
 async def get(context: Any, params: Params) -> Json:
     log(f"get {params.task_id}")
-    return shown(found(context, params))
+    task = found(context, params)
+    task.polls += 1
+    if task.how == "stay busy" or (task.how == "2" and task.polls == 1):
+        raise MCPError(code=types.INTERNAL_ERROR, message="busy")
+    return shown(task)
 
 
 async def update(context: Any, params: Params) -> Json:
