@@ -110,7 +110,7 @@ question."""
 
 
 def read_question(text: str) -> Question | None:
-    """The question that ``text`` is (`Question.model_dump_json`); None for other text."""
+    """The question that ``text`` is (`model_dump_json`); None for other text."""
     try:
         return Question.model_validate_json(text)
     except ValidationError:

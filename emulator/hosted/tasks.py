@@ -60,7 +60,7 @@ async def _raise_created(created: _CreatedTask, _: ClaimContext) -> NoReturn:
 
 
 class TasksExtension(ClientExtension):
-    """Declares that calls may be answered with tasks: `Client.call_tool` raises `TaskCreated`."""
+    """Declares that calls may be answered with tasks: `call_tool` raises `TaskCreated`."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
