@@ -104,7 +104,7 @@ test-agents-all: env-dev env-supply ## test all coding agents -> docs/compatibil
 test-frameworks: env-dev env-supply ## test all agent frameworks -> docs/compatibility.md
 	@$(call all-programs,frameworks)
 test-mcp: env-dev env-mcp ## test MCP servers: well-behaved, faulty, and published ones (docs/mcp.md)
-	@MCP_SERVERS="$(abspath .venv-mcp)/bin" $(PYTEST) tests/hosted/test_mcp_servers.py tests/hosted/test_mcp_over_http.py tests/hosted/test_published_servers.py $(ARGS)
+	@MCP_SERVERS="$(abspath .venv-mcp)/bin" $(PYTEST) tests/hosted/test_mcp_servers.py tests/hosted/test_mcp_over_http.py tests/hosted/test_published_servers.py tests/hosted/test_mcp_conformance.py $(ARGS)
 
 ##@ Test where it runs
 smoke: env-dev ## run one test or two of each of six nightly suites, with their real programs

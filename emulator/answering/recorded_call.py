@@ -3,7 +3,7 @@
     act:     begin ── mine ──► call ──► finish, before anything reads the result
                ├─ done: the stored result
                ├─ running: another request makes it; wait for its result until the answer's deadline
-               └─ unknown: it may have been made; it is never made again
+               └─ unknown: it may have been made; it is never made again, but its task is asked for the result
     reader:  the stored result, else call, and store what it returned
 
 A reader is a tool that says itself that its calls may be made again (`HostedTool.is_repeatable`); every other
@@ -127,9 +127,9 @@ class _RecordedCall:
         with suppress(DatabaseFailed):  # then it is read again
             if self.journal is not None and (known := self.journal.find(self.key)):
                 return _loaded(known)
-        call = self.tool.start(arguments)
-        future.add_done_callback(lambda _: call.cancel())  # no effect after its end
-        result = call.result()
+        result = _cancelled_with(future, self.tool.start(arguments)).result()
+        if result.task:
+            result = _cancelled_with(future, self.tool.resume(result.task)).result()
         if self.journal is not None and result.outcome == "known":
             with suppress(DatabaseFailed):
                 self.journal.finish(self.key, _dumped(result))
@@ -141,10 +141,10 @@ class _RecordedCall:
         if not future.set_running_or_notify_cancel():
             self._withdraw()
             raise CancelledError
-        try:
-            result = self.tool.start(arguments).result()
-        except CancelledError:  # the proxy ends
-            result = HostedResult("the proxy has ended.", is_error=True, outcome="unknown")
+        result = _ended(self.tool.start(arguments))
+        if result.task:
+            self._note_task(result.task)
+            return self._resumed(result.task, future)
         if result.outcome == "unsent":
             self._withdraw()
             return result
@@ -152,6 +152,24 @@ class _RecordedCall:
             result = unknown_outcome(result.text)
         self._store(result, future)
         return result
+
+    def _note_task(self, task: str) -> None:
+        if self.journal is not None:
+            try:
+                self.journal.note_task(self.key, task)
+            except DatabaseFailed as error:
+                log.warning("the task of a call is not stored", reason=str(error))
+
+    def _resumed(self, task: str, future: Future[HostedResult]) -> HostedResult:
+        """The result of an act that the server makes as a task. While it is unknown, a repeated request asks
+        for it again."""
+        result = _ended(self.tool.resume(task))
+        if result.outcome == "known":
+            self._store(result, future)
+            return result
+        if self.journal is not None:
+            self.journal.abandon(self.key)
+        return unknown_outcome(result.text)
 
     def _begin(self, future: Future[HostedResult]) -> HostedResult | None:
         """None if this request makes the act. Otherwise its result, as soon as it is known."""
@@ -161,6 +179,10 @@ class _RecordedCall:
                 entry = self.journal.begin(self.key)
             if entry.state == "mine":
                 return None
+            if entry.state == "unknown" and entry.task:
+                if not future.set_running_or_notify_cancel():
+                    break
+                return self._resumed(entry.task, future)
             if entry.state != "running":
                 return _loaded(entry)
             if time.monotonic() > self.until:
@@ -191,6 +213,20 @@ class _RecordedCall:
             else:
                 return
         self.journal.abandon(self.key)
+
+
+def _cancelled_with(
+    future: Future[HostedResult], call: Future[HostedResult]
+) -> Future[HostedResult]:
+    future.add_done_callback(lambda _: call.cancel())  # no effect after its end
+    return call
+
+
+def _ended(call: Future[HostedResult]) -> HostedResult:
+    try:
+        return call.result()
+    except CancelledError:
+        return HostedResult("the proxy has ended.", is_error=True, outcome="unknown")
 
 
 def _dumped(result: HostedResult) -> bytes:

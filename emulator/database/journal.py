@@ -3,7 +3,8 @@
 Its table also has what waits for a person's decision (`acts`).
 
     (no row) ── begin ──► running ── finish ──► done
-       ▲  ▲                  │ └ its process has died: unknown, until a late `finish` makes it done
+       ▲  ▲                  │ └ its process has died: unknown, until a late `finish` makes it done, perhaps
+       │  │                  │   of another process that asks for the row's task (`note_task`)
        │  └──── withdraw ────┘ it failed before it was sent
        └ a result without a row before: what a reader found, which may be read again
 
@@ -50,6 +51,9 @@ _BEGIN = (
 )
 _FIND = "SELECT state, value FROM journal WHERE id = :id"
 _IS_HELD = "SELECT 1 FROM leases WHERE name = :name AND until >= :now"
+_NOTE_TASK = (
+    "UPDATE journal SET value = :task WHERE id = :id AND state = 'running' AND holder = :holder"
+)
 _FINISH = (
     "INSERT INTO journal (id, state, value, changed) VALUES (:id, 'done', :result, :now) "
     "ON CONFLICT (id) DO UPDATE SET state = 'done', holder = '', value = :result, changed = :now "
@@ -77,6 +81,8 @@ class JournalEntry:
     state: ActState
     result: bytes | None = None
     """Of an act that is done; None if it is no longer stored."""
+    task: str = ""
+    """The task as which a server makes an act that is not done."""
 
 
 class Journal:
@@ -132,7 +138,15 @@ class Journal:
                     # `finish` writes the row before it releases the lease.
                     state, result = rows.one(_FIND, id=key) or ("running", None)
                     state = "unknown" if state == "running" else state
-        return JournalEntry(state, None if result is None else bytes(result))
+        stored = None if result is None else bytes(result)
+        if state == "done":
+            return JournalEntry(state, stored)
+        return JournalEntry(state, task=(stored or b"").decode())
+
+    def note_task(self, key: str, task: str) -> None:
+        """A server makes an act that was begun as ``task``, of which any process may ask for the result."""
+        if (act := self._running.get(key)) is not None:
+            self._database.run(_NOTE_TASK, id=key, task=task.encode(), holder=act[1])
 
     def finish(self, key: str, result: bytes) -> None:
         """Store the result of an act: of one that was begun, or of a reader. The first result stays."""

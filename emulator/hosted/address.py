@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -54,6 +55,13 @@ class ServerAddress:
     def __str__(self) -> str:
         """The host or the command: what errors and logs may show."""
         return urlsplit(self.url).netloc.rpartition("@")[2] or self.command
+
+    @property
+    def digest(self) -> str:
+        """Of the server, whatever the credentials."""
+        return sha256(repr([self.url, self.command, *map(str, self.args)]).encode()).hexdigest()[
+            :16
+        ]
 
     def without_secrets(self, text: str) -> str:
         """``text`` without the values of headers and variables, and of the URL only its host."""

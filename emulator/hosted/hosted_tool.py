@@ -35,6 +35,8 @@ class HostedResult:
     outcome: Outcome = "known"
     image: str = ""
     """An image for the client, as a data: URL; the model reads ``content``."""
+    task: str = ""
+    """The server makes the call as a task: `HostedTool.resume` has the result."""
 
     @property
     def text(self) -> str:
@@ -49,6 +51,10 @@ def ended_call(result: HostedResult) -> Future[HostedResult]:
     future: Future[HostedResult] = Future()
     future.set_result(result)
     return future
+
+
+def _resume_nothing(_: str) -> Future[HostedResult]:
+    return ended_call(HostedResult("the tool has no tasks.", is_error=True, outcome="unknown"))
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,8 @@ class HostedTool:
     start: Callable[[dict[str, Any]], Future[HostedResult]]
     """Starts a call with valid arguments, and returns immediately. The future never raises: a call that fails
     has a result with ``is_error``. Cancelling the future cancels the call at its server."""
+    resume: Callable[[str], Future[HostedResult]] = _resume_nothing
+    """As ``start``, of a call that the server makes as a task (`HostedResult.task`), in any process."""
     needs_approval: bool = False
     """The client decides about each call before it runs."""
     container_id: Callable[[], str] = str

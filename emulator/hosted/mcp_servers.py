@@ -108,12 +108,14 @@ class MCPServers:
             definition = function(tool, description)
             if deferral := server.deferrals.get(name, server.deferral):
                 definition["function"]["defer_loading"] = deferral
+            place = (server.address, client, server.label, tool)
             yield HostedTool(
                 definition,
                 "mcp",
                 server.label,
                 name,
-                partial(self._sessions.call, server.address, client, server.label, tool),
+                partial(self._sessions.call, *place),
+                partial(self._sessions.resume, *place),
                 needs_approval=server.asks(name, hints(tool)),
             )
             description = ""  # once, as for namespaces

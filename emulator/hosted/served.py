@@ -97,7 +97,10 @@ class ServedTypes:
         async def run(arguments: dict[str, Any]) -> HostedResult:
             own = served.server_arguments(row, item, arguments)
             tool = {"name": row.tool_name}
-            result = await self._sessions.called(address, client, row.server, tool, own)
+            place = (address, client, row.server, tool)
+            result = await self._sessions.called(*place, own)
+            if result.task:
+                result = await self._sessions.resumed(*place, result.task)
             return result if result.is_error else served.read(row, item, result)
 
         return lambda arguments: self._sessions.start(run, arguments)

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
     REQUEST_TIMEOUT,
+    CallToolResult,
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
@@ -53,6 +54,7 @@ from emulator.hosted.address import (
 from emulator.hosted.elicitation import Question, Refused, question_of
 from emulator.hosted.listing import Listing
 from emulator.hosted.stored_login import LoginAuth
+from emulator.hosted.tasks import TaskCreated, TasksExtension, cancel_task, ended_task
 from emulator.hosted.transport import (
     MAX_REPLY_BYTES,
     BoundedBody,
@@ -62,7 +64,7 @@ from emulator.hosted.transport import (
 )
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, Tool
+    from mcp_types import Tool
 
 log = structlog.get_logger()
 
@@ -78,6 +80,7 @@ CONCURRENT_CALLS = 16
 MAX_LISTED = 1000
 MAX_QUESTIONS = 5
 """That a server may ask during one call, one after the other."""
+_CANCEL_SECONDS = 2
 _LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
 """The codes of errors that the SDK itself makes of a call that has no answer."""
 _MAX_DETAIL = 500
@@ -192,7 +195,8 @@ class ServerSession:
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool. Cancelling the call cancels it at the server.
 
-        Raises `NeverSent`, `ResultLost`, or another `ServerFailed` if the server has rejected the call.
+        Raises `TaskCreated`, `NeverSent`, `ResultLost`, or another `ServerFailed` if the server has rejected
+        the call.
         """
         async with self._in_use(), self._calls:
             try:
@@ -203,6 +207,8 @@ class ServerSession:
             unsent_calls.set(errors)
             try:
                 return await client.call_tool(name, arguments, self._address.timeout)
+            except TaskCreated:
+                raise
             except Exception as error:
                 failure = await self._failure(error)
                 if errors:
@@ -210,6 +216,32 @@ class ServerSession:
                 raise (
                     failure if self._was_rejected(error) else ResultLost(str(failure))
                 ) from error
+
+    async def task_result(self, task: str) -> CallToolResult:
+        """The result of a call that the server makes as a task. Cancelling this cancels the task.
+
+        Raises `ResultLost`, or another `ServerFailed` if the server has rejected the call.
+        """
+        seconds = self._address.timeout
+        async with self._in_use():
+            try:
+                async with self._calls:
+                    ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
+                if ended.status == "completed":
+                    return CallToolResult.model_validate(ended.result)
+            except (asyncio.CancelledError, TimeoutError, Refused) as error:
+                with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(Exception):
+                    await cancel_task(self._open_client(), task)
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                if isinstance(error, Refused):
+                    raise ServerFailed(str(error)) from error
+                raise ResultLost(f"its task did not end within {seconds:g} s") from error
+            except Exception as error:
+                raise ResultLost(str(await self._failure(error))) from error
+        if ended.status == "failed" and ended.error is not None:
+            raise ServerFailed(self._detail(MCPError.from_error_data(ended.error)))
+        raise ResultLost(f"its task has {ended.status}")
 
     def _was_rejected(self, error: Exception) -> bool:
         """Return True if the server itself has answered that the call failed."""
@@ -262,6 +294,7 @@ class ServerSession:
             message_handler=self._note_change,
             elicitation_callback=self._elicit,
             input_required_max_rounds=MAX_QUESTIONS,
+            extensions=[TasksExtension()],
             cache=None,
         )
         await stack.enter_async_context(client)

@@ -65,6 +65,12 @@ class Sessions:
         """Call a tool of the server that the client knows as ``label``. The future never raises."""
         return self.start(self.called, address, client, label, tool, arguments)
 
+    def resume(
+        self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
+    ) -> Future[HostedResult]:
+        """The result of a call that was answered with a task. The future never raises."""
+        return self.start(self.resumed, address, client, label, tool, task)
+
     def close(self) -> None:
         """End all calls and sessions."""
         with self._lock:
@@ -109,6 +115,7 @@ class Sessions:
     ) -> HostedResult:
         """As `call`, in the event loop (`start`)."""
         from emulator.hosted.results import hosted_result
+        from emulator.hosted.tasks import TaskCreated
 
         async def call() -> HostedResult:
             try:
@@ -122,11 +129,28 @@ class Sessions:
             with suppress(SessionUnknown):
                 return await call()
             return await call()
+        except TaskCreated as created:
+            return HostedResult("", outcome="unknown", task=f"{address.digest} {created.id}")
         except ServerFailed as error:
-            lost: Outcome = "unknown" if isinstance(error, ResultLost) else "known"
-            outcome: Outcome = "unsent" if isinstance(error, NeverSent) else lost
-            message = f"MCP server {label!r} failed: {error}."
-            return HostedResult(message, is_error=True, outcome=outcome)
+            return _failed(label, error)
+
+    async def resumed(
+        self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
+    ) -> HostedResult:
+        """As `resume`, in the event loop (`start`)."""
+        from emulator.hosted.results import hosted_result
+
+        server, _, id_ = task.partition(" ")
+        try:
+            if server != address.digest:
+                raise ResultLost("another server has its task")
+            try:
+                session = await self._session(address, client)
+            except ServerFailed as error:
+                raise ResultLost(str(error)) from error
+            return hosted_result(await session.task_result(id_), tool.get("output_schema"))
+        except ServerFailed as error:
+            return _failed(label, error)
 
     async def _session(self, address: ServerAddress, client: str) -> ServerSession:
         """Return an open session. Raises `ServerFailed`."""
@@ -147,3 +171,10 @@ class Sessions:
             task.add_done_callback(self._tasks.discard)
         await session.opened()
         return session
+
+
+def _failed(label: str, error: ServerFailed) -> HostedResult:
+    lost: Outcome = "unknown" if isinstance(error, ResultLost) else "known"
+    outcome: Outcome = "unsent" if isinstance(error, NeverSent) else lost
+    message = f"MCP server {label!r} failed: {error}."
+    return HostedResult(message, is_error=True, outcome=outcome)

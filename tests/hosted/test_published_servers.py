@@ -71,7 +71,7 @@ def test_the_examples_of_the_page_work(
     shell = ["sh", "-c", command.removesuffix("```").replace("http://127.0.0.1:8001", proxy)]
     completion = json.loads(subprocess.check_output(shell))
     assert "It is 17:30." in completion["choices"][0]["message"]["content"]
-    [source] = re.findall(r"```tool_code\n(.*?)```", PAGE, re.DOTALL)
+    [source] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(source.replace("http://127.0.0.1:8001", proxy), {})
     assert "It is 17:30." in capsys.readouterr().out
     assert "Asia/Kolkata" in str(upstream.requests[3]["messages"][-1])

@@ -130,8 +130,8 @@ async def serve_stdio() -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def serve_http(port_file: Path) -> None:
-    app = server.streamable_http_app()
+def serve_http(port_file: Path, served: Server = server) -> None:
+    app = served.streamable_http_app()
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
         token = os.environ.get("TOKEN")
@@ -166,12 +166,12 @@ def stdio(log: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def http(folder: Path, token: str = "") -> Iterator[str]:
-    """The URL of the server on HTTP; ``folder``/log tells what it was asked."""
+def http(folder: Path, token: str = "", file: str = __file__) -> Iterator[str]:
+    """The URL of the server in ``file`` on HTTP; ``folder``/log tells what it was asked."""
     port_file = folder / "port"
     port_file.unlink(missing_ok=True)
     variables = {**os.environ, **_ENVIRONMENT, "LOG": str(folder / "log"), "TOKEN": token}
-    command = [sys.executable, __file__, "--port-file", str(port_file)]
+    command = [sys.executable, file, "--port-file", str(port_file)]
     process = subprocess.Popen(command, env=variables, cwd=ROOT)
     try:
         wait_until(lambda: port_file.exists() and port_file.read_text(), "the server did not start")

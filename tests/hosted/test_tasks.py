@@ -1,0 +1,171 @@
+"""Calls that an MCP server makes as tasks: polled, cancelled, and asked for again instead of made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.hosted.mcp_servers import MCPServers
+from emulator.settings.settings import Settings
+from tests.conftest import StartProxy
+from tests.hosted.test_mcp_servers import called, chat
+from tests.support import mcp_tasks
+from tests.support.approver import Approver
+from tests.support.processes import proxy, wait_until
+from tests.support.raw_http import connect, post_bytes, send
+from tests.support.scripted import ScriptedUpstream
+
+Json = dict[str, Any]
+CHAT = "/v1/chat/completions"
+SAME: Json = {"model": "m", "messages": [{"role": "user", "content": "Pay my bill."}]}
+KEY = {"Idempotency-Key": "a"}
+UNKNOWN = "may have been made; its result is unknown"
+
+
+@dataclass(frozen=True)
+class Bank:
+    url: str
+    log: Path
+
+    def count(self, text: str) -> int:
+        return self.log.read_text().count(text) if self.log.exists() else 0
+
+    def row(self, **fields: Any) -> Json:
+        return {"bank": {"url": self.url, "always": True, **fields}}
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Iterator[Bank]:
+    with mcp_tasks.http(tmp_path) as url:
+        yield Bank(url, tmp_path / "log")
+
+
+def program(how: str, tool: str = "pay") -> str:
+    return f"```tool_code\nprint({tool}(how={how!r}))\n```"
+
+
+def prompt(upstream: ScriptedUpstream) -> str:
+    return json.dumps(upstream.requests[-1]["messages"][-1])
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("0", "pay is done"),
+        ("1", "pay is done"),
+        ("2", "pay is done"),
+        ("refuse", "no such bill"),
+        ("fail", "MCP server 'bank' failed: no money left."),
+        ("cancel", UNKNOWN),
+        ("forget", UNKNOWN),
+        ("stay busy", UNKNOWN),
+        ("nonsense", UNKNOWN),
+        ("no result", UNKNOWN),
+    ],
+)
+def test_the_model_reads_the_result_of_a_task(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank, how: str, told: str
+) -> None:
+    url = start_proxy(mcp=bank.row())
+    upstream.reply(program(how), "Paid.")
+    assert send(url + CHAT, SAME)[0] == 200
+    assert told in prompt(upstream)
+    assert bank.count("pay {") == 1
+
+
+def test_a_task_that_reads_is_cancelled_with_its_answer(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
+) -> None:
+    url = start_proxy(mcp=bank.row())
+    upstream.reply(program("20", "look"))
+    with connect(url, post_bytes(CHAT, SAME)):
+        wait_until(lambda: bank.count("get "))
+    wait_until(lambda: bank.count("cancel "))
+
+
+def test_a_task_has_the_deadline_of_a_call(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
+) -> None:
+    url = start_proxy(mcp=bank.row(timeout=1))
+    upstream.reply(*[program("20"), "It is unknown."] * 2)
+    for _ in "12":
+        assert send(url + CHAT, SAME, KEY)[0] == 200
+        assert UNKNOWN in prompt(upstream)
+    assert (bank.count("cancel "), bank.count("pay {")) == (1, 1)
+
+
+def test_a_task_that_acts_outlives_its_client_and_is_made_once(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
+) -> None:
+    url = start_proxy(mcp=bank.row())
+    upstream.reply(program("3"), program("3"), "Paid.")
+    with connect(url, post_bytes(CHAT, SAME, KEY)):
+        wait_until(lambda: bank.count("get "))
+    assert send(url + CHAT, SAME, KEY)[0] == 200
+    assert "pay is done" in prompt(upstream)
+    assert (bank.count("cancel "), bank.count("pay {")) == (0, 1)
+
+
+def test_a_killed_process_is_asked_again_and_gets_the_result_of_its_task(
+    upstream: ScriptedUpstream, bank: Bank, database: str, tmp_path: Path
+) -> None:
+    upstream.reply(program("3"), program("3"), "Paid.")
+    options = ("--database", database, "--mcp", f"bank={bank.url}", "--log-level", "warning")
+    with (
+        proxy(upstream.base_url, tmp_path / "one.log", *options) as (process, url),
+        connect(url, post_bytes(CHAT, SAME, KEY)),
+    ):
+        wait_until(lambda: bank.count("get "))
+        process.kill()
+    with proxy(upstream.base_url, tmp_path / "two.log", *options) as (_, url):
+        assert send(url + CHAT, SAME, KEY)[0] == 200
+        assert "pay is done" in prompt(upstream)
+        gets = bank.count("get ")
+        upstream.reply(program("3"), "Paid.")
+        assert send(url + CHAT, SAME, KEY)[0] == 200
+    assert (bank.count("pay {"), bank.count("get ")) == (1, gets)
+
+
+def test_a_task_is_asked_for_only_at_its_server(bank: Bank) -> None:
+    with closing(MCPServers(Settings(mcp=bank.row()))) as servers:
+        hosted = servers.resolve(chat(), "")
+        task = called(hosted, "pay", how="0").task
+        tool = hosted.tools[0]
+        assert tool.resume(task).result(30).content == "pay is done"
+        gets = bank.count("get ")
+        other = f"{'0' * 16} {task.split()[1]}"
+        assert tool.resume(other).result(30).outcome == "unknown"
+        assert bank.count("get ") == gets
+
+
+@pytest.mark.parametrize(
+    ("how", "decision", "told"),
+    [
+        ("seat", "approve", "pay is done, accept"),
+        ("seat", "decline", "pay is done, decline"),
+        ("password", "", "may ask for a credential"),
+    ],
+)
+def test_a_task_may_ask_a_person(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    bank: Bank,
+    how: str,
+    decision: str,
+    told: str,
+) -> None:
+    person = Approver(start_proxy(mcp=bank.row(), inspector="open"))
+    upstream.reply(program(how), "Paid.")
+    asked = person.ask(CHAT, SAME)
+    if decision:
+        person.decide(decision, **{"field-0": "12A"})
+    assert asked.result(30)[0] == 200
+    assert told in prompt(upstream)
+    assert (bank.count("update "), bank.count("cancel ")) == ((1, 0) if decision else (0, 1))
+    assert bank.count("'seat': '12A'") == (decision == "approve")

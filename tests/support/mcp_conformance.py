@@ -1,0 +1,53 @@
+"""The proxy's client as a program for MCP's conformance suite: it lists the tools of the server whose URL is
+its last argument, and calls those that the scenario wants, or all. Its person sends forms as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Any
+
+from emulator.hosted.address import ServerAddress
+from emulator.hosted.elicitation import Question
+from emulator.hosted.listing import ListedTool
+from emulator.hosted.sessions import Sessions
+
+Json = dict[str, Any]
+
+
+def send_unchanged(client: str, question: Question) -> Future[Json | None]:
+    form = {
+        f"field-{n}": field.default
+        for n, field in enumerate(question.fields)
+        if field.kind != "boolean" or field.default == "True"
+    }
+    future: Future[Json | None] = Future()
+    future.set_result(question.values(form))
+    return future
+
+
+def calls(tools: dict[str, ListedTool]) -> list[tuple[str, Json]]:
+    """The tools that the scenario wants called, and the arguments."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    if "toolCalls" in context:
+        return [(call["name"], call["arguments"]) for call in context["toolCalls"]]
+    arguments: dict[str, Json] = {"add_numbers": {"a": 5, "b": 3}}
+    if (focal := tools.get("json_schema_2020_12_tool")) is not None:
+        arguments["json_schema_echo"] = {"schema": focal["input_schema"]}
+    return [(name, arguments.get(name, {})) for name in tools]
+
+
+def main() -> None:
+    address = ServerAddress(url=sys.argv[-1], timeout=20)
+    with closing(Sessions(send_unchanged)) as sessions:
+        tools = {tool["name"]: tool for tool in sessions.tools(address, "client").result().tools}
+        for name, arguments in calls(tools):
+            result = sessions.call(address, "client", "server", tools[name], arguments).result()
+            sys.stderr.write(f"{name}: {result}\n")
+
+
+if __name__ == "__main__":
+    main()
