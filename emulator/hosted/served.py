@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from emulator.core.client_keys import grant_of
@@ -75,16 +76,13 @@ class ServedTypes:
         if row is not None and self._settings.mcp[row.server].may_use(grant_of(client).name):
             server = operators_server(self._settings, row.server)
             _check_stores(row, item, place, client)
-            run = self._by_server(served, row, item, _address(server, row, client), client)
+            tool = self._by_server(served, row, item, _address(server, row, client), client)
             asks = self._asks(server, row.tool_name, client)
-            label = row.server
-        elif name == "web_search" and table is not None:
-            run, asks, label = self._by_provider(item), False, ""
-        else:
-            return None
-        start = _limited(item, run)
-        definition = served.definition(row)
-        return HostedTool(definition, served.kind, label, name, start, needs_approval=asks)
+            return replace(tool, needs_approval=asks)
+        if name == "web_search" and table is not None:
+            start = _limited(item, self._by_provider(item))
+            return HostedTool(served.definition(None), served.kind, "", name, start)
+        return None
 
     def _by_provider(self, item: Any) -> Start:
         return lambda arguments: self._sessions.start(
@@ -93,17 +91,27 @@ class ServedTypes:
 
     def _by_server(
         self, served: ServedType, row: ServeRow, item: Item, address: ServerAddress, client: str
-    ) -> Start:
+    ) -> HostedTool:
+        place = (address, client, row.server, {"name": row.tool_name})
+
+        def read(result: HostedResult) -> HostedResult:
+            return result if result.is_error or result.task else served.read(row, item, result)
+
         async def run(arguments: dict[str, Any]) -> HostedResult:
             own = served.server_arguments(row, item, arguments)
-            tool = {"name": row.tool_name}
-            place = (address, client, row.server, tool)
-            result = await self._sessions.called(*place, own)
-            if result.task:
-                result = await self._sessions.resumed(*place, result.task)
-            return result if result.is_error else served.read(row, item, result)
+            return read(await self._sessions.called(*place, own))
 
-        return lambda arguments: self._sessions.start(run, arguments)
+        async def resume(task: str) -> HostedResult:
+            return read(await self._sessions.resumed(*place, task))
+
+        return HostedTool(
+            served.definition(row),
+            served.kind,
+            row.server,
+            served.kind,
+            _limited(item, partial(self._sessions.start, run)),
+            partial(self._sessions.start, resume),
+        )
 
     def _asks(self, server: OfferedServer, name: str, client: str) -> bool:
         """Whether a call waits for approval. Rules that use hints need the server's list."""

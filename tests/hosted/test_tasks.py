@@ -54,6 +54,25 @@ def prompt(upstream: ScriptedUpstream) -> str:
     return json.dumps(upstream.requests[-1]["messages"][-1])
 
 
+@pytest.mark.parametrize("tool", ["look", "pay"])
+def test_a_served_type_may_be_made_as_a_task(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank, tool: str
+) -> None:
+    """A repeated request asks for the task of an act, and makes no second one."""
+    rows = {
+        "look": {"web_search": {"tool": "bank.look", "query": "how"}},
+        "pay": {"image_generation": {"tool": "bank.pay", "prompt": "how"}},
+    }
+    kind = next(iter(rows[tool]))
+    url = start_proxy(mcp=bank.row(), serve=rows[tool])
+    for _ in range(2):
+        upstream.reply(f"```tool_code\nprint({kind}('0.3'))\n```", "Done.")
+        send(f"{url}/v1/responses", {"model": "m", "input": "?", "tools": [{"type": kind}]}, KEY)
+        told = {"look": "look is done", "pay": "The server made the call and sent no image."}
+        assert told[tool] in prompt(upstream)
+    assert bank.count(f"{tool} {{") == 1
+
+
 @pytest.mark.parametrize(
     ("how", "told"),
     [
