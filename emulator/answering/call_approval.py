@@ -18,7 +18,7 @@ from typing import Any
 
 from emulator import traces
 from emulator.core.events import new_id
-from emulator.hosted.elicitation import Ask, Question
+from emulator.hosted.elicitation import Ask, Form
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.pending_approval import DISCONNECTED
@@ -35,7 +35,7 @@ def approved_first(
 def asked_person(approvals: Approvals, seconds: float) -> Ask:
     """How servers ask the person of a client; without an answer after ``seconds``, that is a refusal."""
 
-    def ask(client: str, question: Question) -> Future[dict[str, Any] | None]:
+    def ask(client: str, question: Form) -> Future[dict[str, Any] | None]:
         pending = approvals.add(new_id("ask_"), client, question.model_dump_json())
         future: Future[dict[str, Any] | None] = Future()
         future.add_done_callback(lambda _: pending.refuse(DISCONNECTED))

@@ -57,12 +57,12 @@ class Field(BaseModel):
     required: bool = False
 
 
-class Question(BaseModel):
-    """A form. ``server`` is the operator's name of the server."""
+class Form(BaseModel):
+    """``server`` is the operator's name of the server."""
 
     model_config = ConfigDict(frozen=True)
 
-    question: str
+    message: str
     server: str
     fields: tuple[Field, ...]
     schema_text: str
@@ -104,20 +104,20 @@ def _converted(field: Field, text: str) -> Any:
     return text
 
 
-Ask = Callable[[str, Question], "Future[Json | None]"]
+Ask = Callable[[str, Form], "Future[Json | None]"]
 """Asks a client's person. The future has the values, or None if they decline; cancelling it withdraws the
 question."""
 
 
-def read_question(text: str) -> Question | None:
+def read_form(text: str) -> Form | None:
     """The question that ``text`` is, as JSON; None for other text."""
     try:
-        return Question.model_validate_json(text)
+        return Form.model_validate_json(text)
     except ValidationError:
         return None
 
 
-def question_of(server: str, message: str, schema: Any) -> Question:
+def form_of(server: str, message: str, schema: Any) -> Form:
     """The form of a server's request. Raises `Refused`."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
@@ -137,7 +137,7 @@ def question_of(server: str, message: str, schema: Any) -> Question:
     except SchemaError as error:
         raise Refused(f"it asks with a schema that cannot be used: {error.message}") from None
     text = _plain(message) or "(no message)"
-    return Question(question=text, server=server, fields=fields, schema_text=json.dumps(cleaned))
+    return Form(message=text, server=server, fields=fields, schema_text=json.dumps(cleaned))
 
 
 def _field(name: str, schema: Any, is_required: bool) -> Field:

@@ -51,7 +51,7 @@ from emulator.hosted.address import (
     ServerRefused,
     SessionUnknown,
 )
-from emulator.hosted.elicitation import Question, Refused, question_of
+from emulator.hosted.elicitation import Form, Refused, form_of
 from emulator.hosted.listing import Listing
 from emulator.hosted.stored_login import LoginAuth
 from emulator.hosted.tasks import TaskCreated, TasksExtension, cancel_task, ended_task
@@ -98,7 +98,7 @@ class ServerSession:
     def __init__(
         self,
         address: ServerAddress,
-        ask: Callable[[Question], Future[dict[str, Any] | None]] | None = None,
+        ask: Callable[[Form], Future[dict[str, Any] | None]] | None = None,
     ) -> None:
         """``ask`` asks the session's client (`elicitation.Ask`)."""
         self._address = address
@@ -336,7 +336,7 @@ class ServerSession:
             if self._ask is None:
                 raise Refused("it asks for input, and nobody can be asked: the inspector is off")
             server = self._address.label or str(self._address)
-            question = question_of(server, params.message, params.requested_schema)
+            question = form_of(server, params.message, params.requested_schema)
         except Refused as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))
         log.warning("an MCP server asks for input at /inspector/containers", server=server)

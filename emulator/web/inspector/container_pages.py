@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.core.errors import NotFound
-from emulator.hosted.elicitation import Question, read_question
+from emulator.hosted.elicitation import Form, read_form
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
@@ -65,7 +65,7 @@ def add_containers(
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=newest[:_MAX_CONTAINERS],
             pending_cells=pending_cells(), pending_calls=[
-                (call, client, read_question(call.code)) for call, client in pending_calls()
+                (call, client, read_form(call.code)) for call, client in pending_calls()
             ],
         )  # fmt: skip
 
@@ -103,11 +103,11 @@ def add_containers(
         waiting = next((call for call, _ in pending_calls() if call.id == key), None)
         if waiting is None:
             raise NotFound(f"No call {key!r} waits for approval.")
-        calls.decide(waiting.owner, key, _decision(verb, read_question(waiting.code)))
+        calls.decide(waiting.owner, key, _decision(verb, read_form(waiting.code)))
         return json_reply({"status": f"{verb}d"})
 
 
-def _decision(verb: str, question: Question | None = None) -> ApprovalDecision:
+def _decision(verb: str, question: Form | None = None) -> ApprovalDecision:
     """The decision that the current request sends; its code is the values that answer a ``question``. Raises
     `BadRequest` for values that the server does not accept."""
     if verb not in ("approve", "decline"):
