@@ -31,6 +31,7 @@ MAX_FIELDS = 20
 _MAX_OPTIONS = 100
 _MAX_TEXT = 2_000
 _MAX_ANSWER = 10_000
+_MAX_SCHEMA = 100_000
 _ADDRESS = re.compile(r"(?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)\S+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CREDENTIALS = frozenset(
@@ -136,8 +137,11 @@ def form_of(server: str, message: str, schema: Any) -> Form:
         compile_validator(cleaned)
     except SchemaError as error:
         raise Refused(f"it asks with a schema that cannot be used: {error.message}") from None
+    schema_text = json.dumps(cleaned)
+    if len(schema_text) > _MAX_SCHEMA:
+        raise Refused(f"it asks with a schema of more than {_MAX_SCHEMA} characters")
     text = _plain(message) or "(no message)"
-    return Form(message=text, server=server, fields=fields, schema_text=json.dumps(cleaned))
+    return Form(message=text, server=server, fields=fields, schema_text=schema_text)
 
 
 def _field(name: str, schema: Any, is_required: bool) -> Field:

@@ -79,7 +79,7 @@ CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
 MAX_LISTED = 1000
 MAX_QUESTIONS = 5
-"""That a server may ask during one call, one after the other."""
+"""That a server may ask during one call, one after the other, and in a session at the same time."""
 _CANCEL_SECONDS = 2
 _LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
 """The codes of errors that the SDK itself makes of a call that has no answer."""
@@ -103,6 +103,8 @@ class ServerSession:
         """``ask`` asks the session's client (`elicitation.Ask`)."""
         self._address = address
         self._ask = ask
+        self._forms = 0
+        """The number of forms that wait for a person."""
         self._login = LoginAuth(address.login, address.url) if address.login else None
         self._ready = anyio.Event()
         self._ended = anyio.Event()
@@ -335,12 +337,19 @@ class ServerSession:
                 raise Refused("it asks to open an address, which nobody does here")
             if self._ask is None:
                 raise Refused("it asks for input, and nobody can be asked: the inspector is off")
+            if self._forms == MAX_QUESTIONS:
+                raise Refused(f"it asks more than {MAX_QUESTIONS} questions at the same time")
             server = self._address.label or str(self._address)
-            question = form_of(server, params.message, params.requested_schema)
+            form = form_of(server, params.message, params.requested_schema)
         except Refused as error:
             return ErrorData(code=INVALID_PARAMS, message=str(error))
         log.warning("an MCP server asks for input at /inspector/containers", server=server)
-        values = await asyncio.wrap_future(self._ask(question))
+        self._forms += 1
+        try:
+            asked = await anyio.to_thread.run_sync(self._ask, form)
+            values = await asyncio.wrap_future(asked)
+        finally:
+            self._forms -= 1
         if values is None:
             return ElicitResult(action="decline")
         return ElicitResult(action="accept", content=values)

@@ -153,6 +153,8 @@ def test_a_servers_text_has_no_addresses(start: Start, upstream: ScriptedUpstrea
         ("title", "may ask for a credential"),
         ("nested", "is no plain value"),
         ("many", "no form of at most 20 fields"),
+        ("long", "schema of more than 100000 characters"),
+        ("flood", "more than 5 questions at the same time"),
     ],
 )
 def test_what_no_form_may_ask_is_refused_in_one_sentence(

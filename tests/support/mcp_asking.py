@@ -36,7 +36,7 @@ FORMS: dict[str, Json] = {
     "title": {"word": {"type": "string", "title": "Your recovery code"}},
     "nested": {"seat": {"type": "object", "properties": {"row": {"type": "string"}}}},
     "many": {f"field_{n}": {"type": "string"} for n in range(21)},
-    "none": {"seat": "text"},
+    "long": {"seat": {"type": "string", "enum": ["x" * 10_000 + str(n) for n in range(11)]}},
 }
 
 
@@ -73,6 +73,11 @@ async def serve() -> None:
     async def call_tool(context: Any, params: Any) -> Any:
         answers = params.input_responses
         asks = (params.arguments or {})["asks"]
+        if asks == "flood":
+            request = types.ElicitRequest.model_validate(
+                {"method": "elicitation/create", "params": question("seat")}
+            )
+            return types.InputRequiredResult(input_requests={f"q{n}": request for n in range(500)})
         if not answers or asks == "again":
             form = "seat" if asks == "again" else asks
             request = types.ElicitRequest.model_validate(
