@@ -247,6 +247,11 @@ def test_messages_show_a_served_search(
     assert [page.url for page in result.content] == [TEA]
     assert text.text == "4 pounds."
     assert answer.usage.server_tool_use.web_search_requests == 1
+    content = answer.model_dump(exclude_none=True)["content"]
+    messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "Thanks."}]
+    body = {"model": "m", "max_tokens": 9, "messages": messages, "tools": tools}
+    _, headers, _ = send(f"{url}/v1/messages", body)
+    assert "x-emulator-ignored" not in headers
 
 
 def ask_messages(url: str, tools: Any, messages: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed, refused
+from emulator.fronts.anthropic.hosted_blocks import is_own
 
 FIELDS: Table = {
     "model": APPLIED,
@@ -143,9 +144,11 @@ def ignored_betas(header: str) -> list[str]:
 
 
 def ignored_blocks(contents: Iterable[str | Sequence[Mapping[str, Any]]]) -> list[str]:
-    """The types of blocks of an assistant that are skipped, each once."""
+    """The types of blocks of an assistant that are skipped, each once; not of calls that ran here, whose
+    results the stored history has."""
     blocks = (block for content in contents if not isinstance(content, str) for block in content)
-    return _without_effect(BLOCKS, dict.fromkeys(str(block.get("type")) for block in blocks))
+    kinds = (str(block.get("type")) for block in blocks if not is_own(block))
+    return _without_effect(BLOCKS, dict.fromkeys(kinds))
 
 
 def _without_effect(table: Table, names: Iterable[str]) -> list[str]:
