@@ -340,7 +340,8 @@ KERNEL_ONLY: dict[str, tuple[str, list[Seen]]] = {
         "        tasks = [group.create_task(one(n)) for n in range(3)]\n"
         "    done, _ = await asyncio.wait([asyncio.ensure_future(one(n)) for n in (7, 8)])\n"
         "    late = [await each for each in asyncio.as_completed([one(5), one(6)])]\n"
-        "    return [t.result() for t in tasks] + sorted(t.result() for t in done) + late\nasyncio.run(main())"),
+        "    made = [t.result() for t in tasks]\n"
+        "    return made + sorted(t.result() for t in done) + late\nasyncio.run(main())"),
         [Finished("", [0, 1, 2, 7, 8, 5, 6], "[0, 1, 2, 7, 8, 5, 6]")],
     ),
     "what is no awaitable is its own result": (
