@@ -11,21 +11,21 @@ from contextlib import closing
 from typing import Any
 
 from emulator.hosted.address import ServerAddress
-from emulator.hosted.elicitation import Question
+from emulator.hosted.elicitation import Form
 from emulator.hosted.listing import ListedTool
 from emulator.hosted.sessions import Sessions
 
 Json = dict[str, Any]
 
 
-def send_unchanged(client: str, question: Question) -> Future[Json | None]:
-    form = {
+def send_unchanged(client: str, form: Form) -> Future[Json | None]:
+    inputs = {
         f"field-{n}": field.default
-        for n, field in enumerate(question.fields)
+        for n, field in enumerate(form.fields)
         if field.kind != "boolean" or field.default == "True"
     }
     future: Future[Json | None] = Future()
-    future.set_result(question.values(form))
+    future.set_result(form.values(inputs))
     return future
 
 
