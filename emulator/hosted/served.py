@@ -212,6 +212,6 @@ def _check_not_forced(chat: ChatCompletionRequest) -> None:
     if is_forced:
         raise BadRequest(
             "tool_choice asks for a web search, but nobody searches here: see [web_search] and [serve].",
-            "tool_choice",
+            "tool_choice.type" if isinstance(choice, ToolChoice) else "tool_choice",
             "unsupported_tool",
         )

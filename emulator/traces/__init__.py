@@ -22,7 +22,7 @@ Start with `Trace`. Knows nothing of Flask, prompts or sandboxes.
 from __future__ import annotations
 
 from emulator.traces.answer_recorder import record_answer
-from emulator.traces.archive import Archive
+from emulator.traces.archive import ARCHIVE_FILE, Archive
 from emulator.traces.notes import Note, NoteKind
 from emulator.traces.timeline import Span, timeline
 from emulator.traces.trace import (
@@ -45,6 +45,7 @@ from emulator.traces.trace import (
 from emulator.traces.traces import Traces
 
 __all__ = [
+    "ARCHIVE_FILE",
     "Archive",
     "Note",
     "NoteKind",

@@ -68,6 +68,9 @@ _SHRINK = (
 Row = tuple[TraceSummary, bytes | None]
 """With `dump_trace`: None in a report, empty if it is too large or cannot be written."""
 
+ARCHIVE_FILE = "requests.sqlite"
+"""Of several workers, in the folder of the run."""
+
 
 class Archive:
     """`begin` and `finish` are listeners of a worker's `Traces`. Safe to share between threads.

@@ -42,7 +42,7 @@ from emulator.programs.fingerprints import Fingerprints
 from emulator.settings.settings import Settings
 from emulator.storage.budgets import Budgets
 from emulator.storage.stores import PreparedStores, Stores, open_stores, prepare_stores
-from emulator.traces import Archive, Traces
+from emulator.traces import ARCHIVE_FILE, Archive, Traces
 from emulator.upstream.interface import Upstream
 from emulator.upstream.reachability import Reachability
 from emulator.upstream.upstreams import Upstreams
@@ -121,6 +121,7 @@ def open_services(
     with ExitStack() as opening:
         client_keys = ClientKeys(settings.client_keys_file) if settings.client_keys_file else None
         folder = run_folder or opening.enter_context(own_run_folder())
+        is_prepared = prepared is not None
         prepared = prepared or prepare_stores(settings, folder, now)
         stores = open_stores(opening, settings, prepared, now)
         leases = Leases(stores.database)
@@ -175,7 +176,7 @@ def open_services(
             fingerprints=Fingerprints(settings.program_key.get_secret_value()),
         )
         kernel_counts = KernelCounts(interpreter)
-        requests = _open_requests(opening, settings, kernel_counts, folder)
+        requests = _open_requests(opening, settings, kernel_counts, folder, is_prepared=is_prepared)
         seconds = settings.response_seconds if settings.remembers else 0
         conversations = open_conversations(database, leases, seconds)
         stored_responses = StoredResponses(database, seconds)
@@ -211,6 +212,8 @@ def _open_requests(
     settings: Settings,
     kernel_counts: KernelCounts,
     run_folder: Path,
+    *,
+    is_prepared: bool,
 ) -> RecordedRequests:
     inspected = settings.inspector != "off"
     traces = Traces(records_wire=inspected or settings.log_bodies)
@@ -227,8 +230,8 @@ def _open_requests(
         traces.on_begin(telemetry.begin)
         traces.on_finish(telemetry.finish)
     # A single worker needs no file for them: they stay in its memory.
-    place = MEMORY if settings.workers == 1 else str(run_folder / "requests.sqlite")
-    database = open_database(place)
+    place = MEMORY if settings.workers == 1 else str(run_folder / ARCHIVE_FILE)
+    database = open_database(place, is_prepared=is_prepared and place != MEMORY)
     opening.callback(database.close)
     archive = Archive(database)
     if inspected:

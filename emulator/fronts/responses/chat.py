@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from emulator.answering.hosted_shell import SHELL
-from emulator.conversation.call_policy import INTERPRETER
+from emulator.conversation.call_policy import INTERPRETER, SUPPORTED_TYPES
 from emulator.conversation.context import ContextRules, Summarize
-from emulator.core.errors import BadRequest
+from emulator.core.errors import BadRequest, unsupported_type
 from emulator.core.protocol import ChatCompletionRequest, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.responses.callers import PROGRAMS
@@ -117,6 +117,9 @@ def _tool_choice(choice: str | Json, offered: Sequence[Json]) -> str | Json:
         return "required"
     if kind == "allowed_tools":
         return _allowed_tools(choice, offered)
+    if not isinstance(kind, str):
+        known = ", ".join(sorted({*SUPPORTED_TYPES, *CLIENT_TOOLS, "mcp"}))
+        raise unsupported_type(kind, "tool_choice.type", known, "unsupported_tool")
     return _single_tool(choice)
 
 

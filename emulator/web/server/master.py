@@ -74,6 +74,10 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         self._when_ready = when_ready
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether any has ever served."""
+        self._token, token = os.pipe()
+        """Has one byte, which the first worker that serves takes."""
+        os.write(token, b"1")
+        os.close(token)
         super().__init__()
 
     @property
@@ -134,14 +138,15 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def _worker_ready(self, worker: Any) -> None:
         """Runs in the worker."""
         self._served[0] = 1
+        is_first = os.read(self._token, 1) != b""
         worker.descriptors = _descriptors_for_requests()
         worker.end_requests = worker.wsgi.extensions["disconnects"].end_requests
         reload = worker.wsgi.extensions["emulator"].reload_client_keys
         # Not in the handler itself, which may interrupt any statement of the main thread.
         start = partial(threading.Thread, target=reload, name="reload", daemon=True)
         signal.signal(signal.SIGHUP, lambda *_: start().start())
-        if worker.age == 1 or self._settings.workers > 1:
-            self._when_ready(worker.wsgi, worker.age == 1)
+        if is_first or self._settings.workers > 1:
+            self._when_ready(worker.wsgi, is_first)
 
     def _worker_died(self, _arbiter: Any, worker: Any) -> None:
         from emulator.core import metrics  # the master needs it only here
