@@ -111,7 +111,7 @@ question."""
 
 
 def read_form(text: str) -> Form | None:
-    """The question that ``text`` is, as JSON; None for other text."""
+    """The form that ``text`` is, as JSON; None for other text."""
     try:
         return Form.model_validate_json(text)
     except ValidationError:

@@ -13,7 +13,7 @@ from emulator.hosted.address import ServerFailed
 from emulator.hosted.listing import Listing, function, hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.mcp_servers import explained
-from emulator.hosted.served import unbound
+from emulator.hosted.served import mapping_problems
 from emulator.hosted.sessions import Sessions
 from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
@@ -79,7 +79,7 @@ def examine(settings: Settings, labels: Collection[str] | None = None) -> list[S
 def served_checks(settings: Settings, reports: Sequence[ServerReport]) -> list[Check]:
     """A line for each type of tool that the settings serve."""
     listings = {one.server.label: one.listing for one in reports if not one.error}
-    problems = dict(unbound(settings, listings))
+    problems = dict(mapping_problems(settings, listings))
     return [
         Check(
             f"serve.{name}",

@@ -2,7 +2,7 @@
 
 A request's ``{"type": "web_search"}`` becomes one function, whose calls run there (`served_types`). A type
 that nobody serves is not offered; of a web search the model is told so. What does not bind is found at the
-start (`unbound`).
+start (`mapping_problems`).
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class ServedTypes:
 
         async def run(arguments: dict[str, Any]) -> HostedResult:
             own = served.server_arguments(row, item, arguments)
-            return read(await self._sessions.called(*place, own))
+            return read(await self._sessions.make_call(*place, own))
 
         async def resume(task: str) -> HostedResult:
-            return read(await self._sessions.resumed(*place, task))
+            return read(await self._sessions.task_result(*place, task))
 
         return HostedTool(
             served.definition(row),
@@ -127,7 +127,9 @@ class ServedTypes:
         return server.asks(name, hints(listed))
 
 
-def unbound(settings: Settings, listings: Mapping[str, Listing]) -> Iterator[tuple[str, str]]:
+def mapping_problems(
+    settings: Settings, listings: Mapping[str, Listing]
+) -> Iterator[tuple[str, str]]:
     """The types whose tool is missing at its server, or does not take the arguments that are sent, and why.
     Of servers that are not in ``listings`` nothing is known."""
     for name, row in settings.serve.rows.items():

@@ -346,7 +346,10 @@ class ServerSession:
         log.warning("an MCP server asks for input at /inspector/containers", server=server)
         self._forms += 1
         try:
-            asked = await anyio.to_thread.run_sync(self._ask, form)
+            with anyio.CancelScope(
+                shield=True
+            ):  # what is asked can be withdrawn only when it is known
+                asked = await anyio.to_thread.run_sync(self._ask, form)
             values = await asyncio.wrap_future(asked)
         finally:
             self._forms -= 1

@@ -63,13 +63,13 @@ class Sessions:
         arguments: dict[str, Any],
     ) -> Future[HostedResult]:
         """Call a tool of the server that the client knows as ``label``. The future never raises."""
-        return self.start(self.called, address, client, label, tool, arguments)
+        return self.start(self.make_call, address, client, label, tool, arguments)
 
     def resume(
         self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
     ) -> Future[HostedResult]:
         """The result of a call that was answered with a task. The future never raises."""
-        return self.start(self.resumed, address, client, label, tool, task)
+        return self.start(self.task_result, address, client, label, tool, task)
 
     def close(self) -> None:
         """End all calls and sessions."""
@@ -105,7 +105,7 @@ class Sessions:
         session = await self._session(address, client)
         return await session.tools()
 
-    async def called(
+    async def make_call(
         self,
         address: ServerAddress,
         client: str,
@@ -134,7 +134,7 @@ class Sessions:
         except ServerFailed as error:
             return _failed(label, error)
 
-    async def resumed(
+    async def task_result(
         self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
     ) -> HostedResult:
         """As `resume`, in the event loop (`start`)."""

@@ -15,14 +15,7 @@ from tests.support.scripted import ScriptedUpstream
 
 [CODEX, CLAUDE] = (agent for agent in AGENTS if agent.title in ("Codex CLI", "Claude Code"))
 SERVE = {
-    "web_search": {
-        "tool": "library.find",
-        "query": "q",
-        "results": "items",
-        "url": "link",
-        "title": "name",
-        "snippet": "about",
-    }
+    "web_search": mcp_library.SEARCH,
 }
 SEARCH = "```tool_code\nprint(web_search(query='tea'))\n```"
 ANSWER = "A pound costs 4 pounds."

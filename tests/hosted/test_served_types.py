@@ -26,14 +26,7 @@ from tests.support.scripted import Reply, ScriptedUpstream
 Json = dict[str, Any]
 TEA = "https://tea.example.net/price"
 SERVE: Json = {
-    "web_search": {
-        "tool": "library.find",
-        "query": "q",
-        "results": "items",
-        "url": "link",
-        "title": "name",
-        "snippet": "about",
-    },
+    "web_search": mcp_library.SEARCH,
     "web_fetch": {"tool": "library.read", "url": "address"},
     "image_generation": {"tool": "library.draw", "prompt": "text", "size": "dimensions"},
     "file_search": {

@@ -7,24 +7,21 @@ LOG is a file that tells what the server was asked.
 from __future__ import annotations
 
 import os
-import socket
 import struct
-import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ImageContent, ToolAnnotations
 
-from tests.support.processes import ROOT, wait_until
+from tests.support import mcp_faults
+from tests.support.processes import ROOT
 
 PAGES = {
     "https://tea.example.net/price": ("Tea prices", "A pound of tea costs 4 pounds."),
@@ -118,38 +115,30 @@ def picture(text: str) -> str:
     return base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
 
 
-_ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
+SEARCH = {
+    "tool": "library.find",
+    "query": "q",
+    "results": "items",
+    "url": "link",
+    "title": "name",
+    "snippet": "about",
+}
+"""How ``[serve.web_search]`` names its pages."""
 
 
 def stdio(log: Path) -> dict[str, Any]:
     """The settings of the server on standard input and output."""
-    return {
-        "command": sys.executable,
-        "args": [__file__],
-        "env": {"LOG": str(log), **_ENVIRONMENT},
-    }
+    environment = {"LOG": str(log), "PYTHONPATH": str(ROOT)}
+    return {"command": sys.executable, "args": [__file__], "env": environment}
 
 
-@contextmanager
-def http(folder: Path) -> Iterator[str]:
+def http(folder: Path) -> AbstractContextManager[str]:
     """The URL of the server on HTTP; ``folder``/log tells what it was asked."""
-    port_file = folder / "port"
-    variables = {**os.environ, **_ENVIRONMENT, "LOG": str(folder / "log")}
-    command = [sys.executable, __file__, "--port-file", str(port_file)]
-    process = subprocess.Popen(command, env=variables, cwd=ROOT)
-    try:
-        wait_until(lambda: port_file.exists() and port_file.read_text(), "the server did not start")
-        yield f"http://127.0.0.1:{port_file.read_text()}/mcp"
-    finally:
-        process.kill()
-        process.wait()
+    return mcp_faults.http(folder, file=__file__)
 
 
 if __name__ == "__main__":
     if "--port-file" in sys.argv:
-        listening = socket.create_server(("127.0.0.1", 0))
-        Path(sys.argv[-1]).write_text(str(listening.getsockname()[1]))
-        config = uvicorn.Config(server.streamable_http_app(), log_level="error")
-        uvicorn.Server(config).run(sockets=[listening])
+        mcp_faults.serve_http(Path(sys.argv[-1]), server)
     else:
         server.run()
