@@ -194,13 +194,14 @@ def _prefill_opening(settings: Settings) -> None:
 def _prepare_stores(settings: Settings, folder: Path) -> PreparedStores:
     from emulator.database import open_database
     from emulator.storage.stores import prepare_stores
-    from emulator.traces import ARCHIVE_FILE
+    from emulator.traces import ARCHIVE_FILE, Archive
 
     try:
-        if (
-            settings.workers > 1
-        ):  # two that switch a file to WAL at the same time lock each other out
-            open_database(str(folder / ARCHIVE_FILE)).close()
+        if settings.workers > 1:
+            # Two workers that switch a file to WAL at the same time lock each other out.
+            database = open_database(str(folder / ARCHIVE_FILE))
+            Archive(database)  # makes the tables
+            database.close()
         return prepare_stores(settings, folder)
     except (EmulatorError, OSError) as error:
         raise CannotServe(f"the proxy cannot start: {error}", code=1) from error
