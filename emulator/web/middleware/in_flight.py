@@ -143,17 +143,20 @@ class RequestInFlight:
 
     @cached_property
     def body(self) -> bytes:
-        """The whole body; what was read of it counts until `release_body`. Raises `Overloaded`,
-        `RateLimited`.
+        """The whole body, which counts until `release_body`. Raises `Overloaded`, `RateLimited`.
 
         A model in the path replaces the one in a JSON body.
         """
         request, pieces = self.request, list[bytes]()
-        with self.receiving():
-            while piece := request.stream.read(_PIECE_BYTES):
-                self.bodies.take(len(piece))
-                self._body_bytes += len(piece)
-                pieces.append(piece)
+        try:
+            with self.receiving():
+                while piece := request.stream.read(_PIECE_BYTES):
+                    self.bodies.take(len(piece))
+                    self._body_bytes += len(piece)
+                    pieces.append(piece)
+        except BaseException:
+            self.release_body()  # now: a server may wait for the rest of a body that was refused
+            raise
         data = b"".join(pieces)
         if data and request.is_json and (model := request.environ.get(MODEL)):
             return json_codec.dumps({**read_object(data), "model": model})
