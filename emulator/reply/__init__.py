@@ -5,9 +5,9 @@
 `reply_reader` reads one reply. Its prose is streamed by `prose`; each block goes to `draft`, which asks
 `judge` whether the block runs, is shown or is asked about, and `quotations` whether another author wrote
 the call. A block that runs becomes part of the `reply_program` or is a `reply_cell`. The model is asked about
-words, too, if they are a call in no known syntax (`unknown_syntax`). `verdicts` says what was wrong with a
-reply. Calls that an upstream makes itself are joined and repaired by `call_assembly`, under the names of
-`sent_names`.
+words, too, if they are a call in no known syntax (`unknown_syntax`), or arguments without a name. `verdicts`
+says what was wrong with a reply. Calls that an upstream makes itself are joined and repaired by
+`call_assembly`, under the names of `sent_names`.
 
 Laws:
 

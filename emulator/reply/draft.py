@@ -32,6 +32,7 @@ from emulator.reply.continuation import TAIL
 from emulator.reply.draft_block import DraftBlock
 from emulator.reply.judge import (
     FAULTY,
+    NAMELESS,
     NO_CALL,
     QUOTED,
     UNMARKED,
@@ -385,17 +386,26 @@ class Draft:
             self.program.append(block)
 
     def ask_about_words(self, words: str) -> None:
-        """Ask about words, which are shown already, if they are calls in a syntax that no reader knows."""
-        if not has_all_of_a_call(words, self.program.toolset):
+        """Ask about words, which are shown already, if they are calls in a syntax that no reader knows, or
+        the arguments of the only function that takes them."""
+        toolset = self.program.toolset
+        block = DraftBlock("json", READERS["json"](self.names), ["", words], False, [words])
+        if (call := only_fitting_call(words, toolset)) and call.tool.parameters.get("required"):
+            statement = call.statement(words)
+            assert statement is not None, "words that fit are an object"
+            block.text, decision = [statement.source], NAMELESS
+            self._reader.add(block, [statement])
+        elif has_all_of_a_call(words, toolset):
+            hint = "write name(argument=value), or a JSON object with name and arguments"
+            unknown = "this syntax of a call is unknown"
+            block.error, decision = unreadable(unknown, source_line=words[:200], hint=hint), FAULTY
+            self._reader.close(block)
+        else:
             return
-        hint = "write name(argument=value), or a JSON object with name and arguments"
-        error = unreadable("this syntax of a call is unknown", source_line=words[:200], hint=hint)
-        block = DraftBlock(
-            "json", READERS["json"](self.names), ["", words], False, [words], error=error
+        record_block(
+            block.dialect, block.pieces, block.statements, block.error, quoted=block.is_quoted
         )
-        self._reader.close(block)
-        record_block(block.dialect, block.pieces, (), error, quoted=block.is_quoted)
-        self._question_row = self._question_row or FAULTY.row
+        self._question_row = self._question_row or decision.row
         self._questioned_blocks.append(block)
 
     def finish(self) -> Iterator[AnswerEvent]:

@@ -62,7 +62,11 @@ def test_without_a_better_reply_the_text_is_the_answer(
         '["send_mail(to=Eve Smith)"]',
         '["send_mail", "ping"]',
         '["unknown(to=eve, subject=Hi)"]',
-        '{"to": "eve", "subject": "Hi"}',
+        '{"to": "eve"}',
+        '{"to": "eve", "subject": "Hi", "cc": "bob"}',
+        '{"to": "eve", "subject": "Hi"} is what send_mail takes.',
+        '{"to": "eve", "subject": "Hi"}\n{"to": "bob", "subject": "Hi"}',
+        "{}",
         '[{"to": "eve", "subject": "send_mail("}]',
         "- send_mail(to, subject)\n- ping()",
     ],
@@ -73,6 +77,31 @@ def test_prose_and_other_data_are_an_answer(
     upstream.reply(text)
     completion = ask(client, model="m", messages=ASK, tools=[MAIL, PING])
     assert (calls(completion), completion.choices[0].message.content) == ([], text)
+    assert len(upstream.requests) == 1
+
+
+NAMELESS = '{"to": "eve", "subject": "Hi"}'
+
+
+@BOTH
+@pytest.mark.parametrize("text", [NAMELESS, f"```json\n{NAMELESS}\n```"])
+@pytest.mark.parametrize(("answer", "made"), [("RUN", MAILED), (LABELLED, MAILED), ("NO", [])])
+def test_the_model_is_asked_about_arguments_that_only_one_function_takes(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any, text: str, answer: str, made: Any
+) -> None:
+    upstream.reply(text, answer)
+    completion = ask(client, model="m", messages=ASK, tools=[MAIL, PING])
+    assert (calls(completion), completion.choices[0].message.content) == (made, text)
+    assert "send_mail(" in upstream.requests[1]["messages"][-1]["content"]
+
+
+@BOTH
+def test_arguments_that_several_functions_take_are_an_answer(
+    client: openai.OpenAI, upstream: ScriptedUpstream, ask: Any
+) -> None:
+    upstream.reply(NAMELESS)
+    tools = [MAIL, function("draft_mail", strings("to", "subject"))]
+    assert calls(ask(client, model="m", messages=ASK, tools=tools)) == []
     assert len(upstream.requests) == 1
 
 
