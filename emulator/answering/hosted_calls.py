@@ -22,7 +22,7 @@ Knows nothing of servers, prompts or wire formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -58,6 +58,7 @@ from emulator.core.events import (
 from emulator.core.protocol import HistoryCall, Message
 from emulator.database import DatabaseFailed, Journal
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
+from emulator.hosted.search_results import names_url
 from emulator.interpreter.approvals import Approvals
 from emulator.programs.call_history import parsed_call
 from emulator.programs.ended import with_finished_program
@@ -93,6 +94,8 @@ class HostedCalls:
         self._history = request.history
         self._until = until
         self._running = RunningCalls(until)
+        self._messages: Sequence[Message] = ()
+        """What the model has read before this round."""
         self._unknown: Collection[tuple[str, bytes]] = ()
         """The acts of the conversation whose outcome is unknown."""
         self._limit = min(_MAX_CALLS, request.chat.max_tool_calls or _MAX_CALLS)
@@ -141,7 +144,8 @@ class HostedCalls:
 
     def _round(self, request: AnswerRequest) -> Generator[AnswerEvent, None, Round]:
         done = Round()
-        self._unknown = unknown_acts(request.chat.messages)
+        self._messages = request.chat.messages
+        self._unknown = unknown_acts(self._messages)
         with closing(self._answer(request)) as events:
             for event in expand_relayed_chunks(request, events, unique_ids=True):
                 yield from self._running.advance()
@@ -218,7 +222,21 @@ class HostedCalls:
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
             known = known or HostedResult(text, is_error=True)
+        if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"]):
+            text = "This URL is neither in a message of the user nor in a result."
+            known = known or HostedResult(text, is_error=True)
         yield from self._running.add(tool, call, known, approval_id)
+
+    def _is_named(self, url: str) -> bool:
+        """Return True if a message or a result names the URL. What only the model wrote could send what it
+        knows to whoever wrote a page."""
+        texts = [
+            one.text
+            for one in self._messages
+            if not (one.role == "assistant" or one.is_output or one.is_summary)
+        ]
+        texts += [result.text for result in self._running.results.values()]
+        return any(names_url(text, url) for text in texts)
 
     def _note_asked(self, call: ToolCall) -> None:
         """Note that the id of an approval request is this proxy's own."""

@@ -55,6 +55,12 @@ def read_pages(content: str | Sequence[Mapping[str, Any]]) -> list[FoundPage]:
     return [page for page in pages if page is not None]
 
 
+def names_url(text: str, url: str) -> bool:
+    """Return True if ``text`` has the URL, perhaps without its scheme or its last slash."""
+    written = url.partition("://")[2].rstrip("/").lower()
+    return written in text.replace("\\/", "/").lower()
+
+
 def is_in_domains(url: str, domains: Sequence[str]) -> bool:
     """Return True if the page's host is one of ``domains`` or a subdomain."""
     host = (split_url(url).hostname or "").lower()

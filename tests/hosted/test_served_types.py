@@ -25,6 +25,7 @@ from tests.support.scripted import Reply, ScriptedUpstream
 
 Json = dict[str, Any]
 TEA = "https://tea.example.net/price"
+READ_PAGES = "Read Tea.example.net/price and https://nowhere.example."
 SERVE: Json = {
     "web_search": mcp_library.SEARCH,
     "web_fetch": {"tool": "library.read", "url": "address"},
@@ -282,6 +283,7 @@ def test_messages_show_a_fetched_page_and_the_next_prompt_has_its_text(
     ("tool", "code", "problem"),
     [
         ({}, "print(web_fetch(url='https://nowhere.example/'))", "there is no such page"),
+        ({}, f"print(web_fetch(url='{TEA}?said=42'))", "neither in a message of the user nor"),
         ({"blocked_domains": ["example.net"]}, f"print(web_fetch(url={TEA!r}))", "not allowed"),
         ({"allowed_domains": ["example.org"]}, f"print(web_fetch(url={TEA!r}))", "not allowed"),
     ],
@@ -292,10 +294,38 @@ def test_a_page_that_cannot_be_fetched_is_an_error_of_the_vendors_form(
     url = library()
     upstream.reply(block(code), "I cannot read it.")
     tools: Any = [{"type": "web_fetch_20250910", "name": "web_fetch", **tool}]
-    answer = ask_messages(url, tools, [{"role": "user", "content": "Read it."}])
+    answer = ask_messages(url, tools, [{"role": "user", "content": READ_PAGES}])
     assert answer.content[1].content.type == "web_fetch_tool_result_error"
     assert problem in prompt(upstream)
-    assert bool(tool) == (library.log == [])
+    assert ("no such page" in problem) == (library.log != [])
+
+
+def test_a_page_is_fetched_that_a_search_found_in_this_answer_or_before(
+    library: Any, upstream: ScriptedUpstream
+) -> None:
+    """What only the model names could send what it knows to whoever wrote a page."""
+    url = library()
+    tools: Any = [
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"type": "web_fetch_20250910", "name": "web_fetch"},
+    ]
+    fetched = block(f"print(web_fetch(url={TEA!r}))")
+    upstream.reply(fetched, block("print(web_search(query='tea'))"), fetched, "4 pounds.")
+    messages: list[Any] = [{"role": "user", "content": "Tea?"}]
+    answer = ask_messages(url, tools, messages)
+    kinds = [one.content.type for one in answer.content if one.type == "web_fetch_tool_result"]
+    assert kinds == ["web_fetch_tool_result_error", "web_fetch_result"]
+    content = answer.model_dump(exclude_none=True)["content"]
+    found = [one for one in content if "fetch" not in json.dumps(one)]
+    for history, kind in (
+        (content, "web_fetch_result"),
+        (found, "web_fetch_result"),
+        (f"I could read {TEA}.", "web_fetch_tool_result_error"),
+    ):
+        further = [{"role": "assistant", "content": history}, {"role": "user", "content": "Again."}]
+        upstream.reply(fetched, "4 pounds.")
+        again = ask_messages(url, tools, [*messages, *further])
+        assert again.content[1].content.type == kind
 
 
 def test_a_page_is_cut_at_the_tokens_that_the_request_allows(
@@ -304,7 +334,7 @@ def test_a_page_is_cut_at_the_tokens_that_the_request_allows(
     url = library()
     upstream.reply(block(f"print(web_fetch(url={TEA!r}))"), "Tea.")
     tools: Any = [{"type": "web_fetch_20250910", "name": "web_fetch", "max_content_tokens": 3}]
-    ask_messages(url, tools, [{"role": "user", "content": "Read it."}])
+    ask_messages(url, tools, [{"role": "user", "content": READ_PAGES}])
     assert "Tea prices A" in prompt(upstream)
     assert "pounds" not in prompt(upstream)
 
