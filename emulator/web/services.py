@@ -233,7 +233,7 @@ def _open_requests(
     place = MEMORY if settings.workers == 1 else str(run_folder / ARCHIVE_FILE)
     database = open_database(place, is_prepared=is_prepared and place != MEMORY)
     opening.callback(database.close)
-    archive = Archive(database)
+    archive = Archive(database, has_other_readers=settings.workers > 1)
     if inspected:
         opening.callback(archive.close)
         traces.on_begin(archive.begin)

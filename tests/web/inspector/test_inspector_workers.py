@@ -187,7 +187,7 @@ def test_what_was_sent_is_copied_byte_for_byte(sent: bytes) -> None:
 
 @contextmanager
 def opened(
-    fails_at: str = "", now: Callable[[], float] = time.time
+    fails_at: str = "", now: Callable[[], float] = time.time, **options: bool
 ) -> Iterator[tuple[Archive, list[int]]]:
     """An archive, and the number of requests in each batch that it received."""
     batches: list[int] = []
@@ -200,7 +200,35 @@ def opened(
             super().put(batch)
 
     with closing(open_database(":memory:", now)) as database:
-        yield Counting(database), batches
+        yield Counting(database, **options), batches
+
+
+@pytest.mark.parametrize("has_other_readers", [False, True])
+def test_a_running_request_is_stored_for_other_workers_alone_and_ever_more_rarely(
+    has_other_readers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone worker with 1,000 streams stored all of them each second, which stopped them for 0.1 s."""
+    monkeypatch.setattr("emulator.traces.archive._REPORT_SECONDS", 0.01)
+    monkeypatch.setattr("emulator.traces.archive._BATCH_SECONDS", 0.001)
+    with opened(has_other_readers=has_other_readers) as (archive, batches):
+        trace = Trace("req_0", "POST", "/v1/responses", body=b"words")
+        archive.begin(trace)
+        wait_until(lambda: trace.now() > 1)
+        assert (len(batches) in range(3, 9)) if has_other_readers else not batches
+        assert [row.state for row in archive.page({}, None).rows] == ["running"]
+        archive.close()
+
+
+def test_a_running_request_is_reported_before_it_would_be_shown_as_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emulator.traces.archive._REPORT_SECONDS", 0.01)
+    monkeypatch.setattr("emulator.traces.archive._BATCH_SECONDS", 0.001)
+    monkeypatch.setattr("emulator.traces.archive._LOST_SECONDS", 0.03)
+    with opened(has_other_readers=True) as (archive, batches):
+        archive.begin(Trace("req_0", "POST", "/v1/responses"))
+        wait_until(lambda: len(batches) > 20)
+        archive.close()
 
 
 def put(archive: Archive, trace: Trace, *, whole: bool = True) -> None:
