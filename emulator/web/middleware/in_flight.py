@@ -193,9 +193,12 @@ class RequestInFlight:
                 releases.pop()()
             except Exception:  # the others are given back anyway
                 log.exception("a request did not end well")
+        self.error = None  # its traceback holds the request
 
     def attach(self, environ: WSGIEnvironment) -> None:
+        """Until its end: its `request` holds the environment, and what is in a cycle is freed late."""
         environ[_KEY] = self
+        self.on_close(partial(environ.pop, _KEY, None))
 
 
 def attached(environ: dict[str, Any]) -> RequestInFlight:
