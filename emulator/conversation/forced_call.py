@@ -27,14 +27,16 @@ from emulator.tools.toolset import BindError, Toolset
 def only_fitting_call(text: str, toolset: Toolset) -> ForcedCall | None:
     """The call of the only function whose parameters fit the object that ``text`` is."""
     fenced = _FENCED.fullmatch(text)
-    if fenced is None:
+    try:
+        [found] = objects(fenced["object"]) if fenced else []
+    except (Unreadable, ValueError):
         return None
     calls = [ForcedCall(tool, toolset) for tool in toolset.tools if tool.kind == "function"]
-    fitting = [call for call in calls if call.fits(fenced["object"])]
+    fitting = [call for call in calls if call.is_made_by(found.value)]
     return fitting[0] if len(fitting) == 1 else None
 
 
-_FENCED = re.compile(r"\s*(?:```\w*\s*)?(?P<object>\{.*\})\s*(?:```)?\s*", re.DOTALL)
+_FENCED = re.compile(r"\s*(?:```\w*\s*)?(?P<object>\{.*\})\s*(?:```\s*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,9 @@ class ForcedCall:
             return False
         return bool(found) and all(self._are_arguments(one.value) for one in found)
 
-    def fits(self, text: str) -> bool:
-        """Return True if ``text`` is one object of valid arguments."""
-        try:
-            [found] = objects(text)
-        except (Unreadable, ValueError):
-            return False
-        return self._are_arguments(found.value) and self._fits(found.value)
+    def is_made_by(self, value: Any) -> bool:
+        """Return True if ``value`` is valid arguments."""
+        return self._are_arguments(value) and self._fits(value)
 
     def statement(self, text: str) -> Statement | None:
         """The call that ``text`` means; None if it has no object. Raises `Unreadable`."""

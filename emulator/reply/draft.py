@@ -47,7 +47,7 @@ from emulator.reply.recording import note_shown, record_block
 from emulator.reply.reply_cell import ReplyCell
 from emulator.reply.reply_program import ReplyProgram
 from emulator.reply.statement_reader import StatementReader
-from emulator.reply.unknown_syntax import has_all_of_a_call
+from emulator.reply.unknown_syntax import MAX_CHARS, has_all_of_a_call
 from emulator.reply.verdicts import FinalReply, UnusableReply, Verdict
 
 
@@ -388,6 +388,8 @@ class Draft:
     def ask_about_words(self, words: str) -> None:
         """Ask about words, which are shown already, if they are calls in a syntax that no reader knows, or
         the arguments of the only function that takes them."""
+        if len(words) > MAX_CHARS:
+            return
         toolset = self.program.toolset
         block = DraftBlock("json", READERS["json"](self.names), ["", words], False, [words])
         if (call := only_fitting_call(words, toolset)) and call.tool.parameters.get("required"):

@@ -16,8 +16,8 @@ import re
 from emulator.reading.lexing import JsonScan
 from emulator.tools.toolset import Toolset
 
-_MAX = 20_000
-"""Characters of the longest text that is examined."""
+MAX_CHARS = 20_000
+"""Longer words are not asked about."""
 _LIST = re.compile(
     r"\s*(?P<list>[\[(][\[(\s]*[\"'`](?P<name>[\w.\-]{1,200})(?:\(|[\"'`]\s*,\s*\{).*[\])\"'`])\s*\Z",
     re.DOTALL,
@@ -25,8 +25,8 @@ _LIST = re.compile(
 
 
 def has_all_of_a_call(text: str, toolset: Toolset) -> bool:
-    """Return True if ``text`` is a list of calls that no reader knows."""
-    match = _LIST.match(text) if len(text) <= _MAX else None
+    """Return True if ``text``, of at most `MAX_CHARS`, is a list of calls that no reader knows."""
+    match = _LIST.match(text)
     tool = toolset.find(match["name"]) if match else None
     if (
         match is None
