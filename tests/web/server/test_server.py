@@ -68,18 +68,17 @@ def test_three_hundred_streams_stay_open_at_the_same_time(tmp_path: Path) -> Non
                 connection.sendall(post_bytes("/v1/chat/completions", body))
             for connection in connections:
                 assert b"Hello there" in read_until(connection, b"Hello there")
-            young, full = (now - then for now, then in zip(collections(url), before, strict=True))
-            assert (young < 100, full) == (True, 0)
+            assert collections(url) == before
         finally:
             for connection in connections:
                 connection.close()
 
 
-def collections(url: str) -> tuple[int, int]:
-    """How often Python has collected its youngest objects, and all."""
+def collections(url: str) -> int:
+    """How often Python has collected among all objects."""
     text = read_page(f"{url}/metrics")
     counted = dict(re.findall(r'python_gc_collections_total{generation="(\d)"} (\d+)', text))
-    return int(counted["0"]), int(counted["2"])
+    return int(counted["2"])
 
 
 def test_a_terminated_server_leaves_no_process_behind(tmp_path: Path) -> None:
