@@ -28,11 +28,13 @@ def only_fitting_call(text: str, toolset: Toolset) -> ForcedCall | None:
     """The call of the only function whose parameters fit the object that ``text`` is."""
     fenced = _FENCED.fullmatch(text)
     try:
-        [found] = objects(fenced["object"]) if fenced else []
-    except (Unreadable, ValueError):
+        found = objects(fenced["object"]) if fenced else []
+    except Unreadable:
+        return None
+    if len(found) != 1:
         return None
     calls = [ForcedCall(tool, toolset) for tool in toolset.tools if tool.kind == "function"]
-    fitting = [call for call in calls if call.is_made_by(found.value)]
+    fitting = [call for call in calls if call.is_made_by(found[0].value)]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -59,7 +61,7 @@ class ForcedCall:
         return bool(found) and all(self._are_arguments(one.value) for one in found)
 
     def is_made_by(self, value: Any) -> bool:
-        """Return True if ``value`` is valid arguments."""
+        """Return True if ``value`` is an object of valid arguments, and no call itself."""
         return self._are_arguments(value) and self._fits(value)
 
     def statement(self, text: str) -> Statement | None:
