@@ -26,6 +26,7 @@ from openai.types.responses.tool_param import ToolParam
 
 from emulator.core.wire import APPLIED, SERVER_EXTRAS, STATE_FIELDS, Table
 from emulator.fronts.anthropic import wire as anthropic_wire
+from emulator.fronts.anthropic.blocks import BLOCKS
 from emulator.fronts.chat import wire as chat_wire
 from emulator.fronts.responses import wire as responses_wire
 from emulator.fronts.responses.item_table import ITEMS
@@ -89,7 +90,7 @@ TYPES: dict[str, tuple[Table, list[Any]]] = {
     "parts of Chat": (chat_wire.PARTS, [ChatCompletionContentPartParam]),
     "tools of Chat": (chat_wire.TOOLS, [ChatCompletionToolUnionParam]),
     "blocks of Messages": (
-        anthropic_wire.BLOCKS,
+        {kind: row.decision for kind, row in BLOCKS.items()},
         [BetaContentBlockParam, beta_tool_result_block_param.Content],
     ),
     "tools of Messages": (anthropic_wire.TOOLS, [BetaToolUnionParam]),
@@ -285,7 +286,7 @@ def test_blocks_of_an_answer_without_effect_are_named_and_of_a_user_refused(
     proxy: str, upstream: ScriptedUpstream
 ) -> None:
     upstream.default = "Hi."
-    ignored = {kind for kind, one in anthropic_wire.BLOCKS.items() if one.kind == "ignored"}
+    ignored = {kind for kind, row in BLOCKS.items() if row.decision.kind == "ignored"}
     blocks = [{"type": kind} for kind in (*sorted(ignored), "planted", "a b")]
     question = {"role": "user", "content": "Hi"}
     answer = {"role": "assistant", "content": [{"type": "text", "text": "Hello."}, *blocks]}

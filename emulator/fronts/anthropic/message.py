@@ -7,6 +7,7 @@ from typing import Any
 
 from emulator.core import json_codec
 from emulator.core.events import UpstreamAccepted
+from emulator.fronts.anthropic.blocks import BLOCKS
 
 Json = dict[str, Any]
 
@@ -44,11 +45,6 @@ def _fold(block: Json, delta: Json, texts: list[str]) -> None:
 
 
 def _close(block: Json, texts: list[str]) -> None:
-    text = "".join(texts)
-    match block["type"]:
-        case "text" | "thinking" as field:
-            block[field] = text
-        case "compaction":
-            block["content"] = text
-        case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            block["input"] = json_codec.loads(text or "{}")
+    field, text = BLOCKS[block["type"]].streamed, "".join(texts)
+    if field:
+        block[field] = json_codec.loads(text or "{}") if field == "input" else text

@@ -10,25 +10,8 @@ from emulator.interpreter.attachments import decode_file
 
 Json = dict[str, Any]
 Block = Mapping[str, Any]
-
-
-def content_parts(content: Any, place: str) -> list[Json]:
-    """The parts of a text or of an array of blocks. Raises `BadRequest`."""
-    if isinstance(content, str):
-        return [_plain(content)]
-    if isinstance(content, list):
-        return [part for n, one in enumerate(content) for part in parts(one, f"{place}[{n}]")]
-    if content is not None:
-        raise BadRequest(f"{place} must be text or an array of blocks.", param=place)
-    return []
-
-
-def parts(block: Any, place: str) -> list[Json]:
-    """The parts of one block. Raises `BadRequest`."""
-    kind = block_type(block, place)
-    if kind not in PARTS:
-        raise unsupported_type(kind, f"{place}.type", ", ".join(PARTS))
-    return PARTS[kind](block, place)
+Converter = Callable[[Block, str], list[Json]]
+"""Of a block, with its place."""
 
 
 def joined(content: Sequence[Json]) -> str | list[Json]:
@@ -38,6 +21,33 @@ def joined(content: Sequence[Json]) -> str | list[Json]:
     if len(content) == 1 and content[0]["type"] == "text":
         return str(content[0]["text"])
     return [*content]
+
+
+def plain_parts(content: Any, place: str) -> list[Json]:
+    """The parts of what has only texts and images: text, or an array of blocks. Raises `BadRequest`."""
+    return content_parts(content, place, {"text": text_part, "image": image})
+
+
+def content_parts(content: Any, place: str, known: Mapping[str, Converter]) -> list[Json]:
+    """The parts of text, or of an array of blocks of ``known`` types. Raises `BadRequest`."""
+    if isinstance(content, str):
+        return [_plain(content)]
+    if isinstance(content, list):
+        return [
+            part
+            for n, block in enumerate(content)
+            for part in block_parts(block, f"{place}[{n}]", known)
+        ]
+    if content is not None:
+        raise BadRequest(f"{place} must be text or an array of blocks.", param=place)
+    return []
+
+
+def block_parts(block: Any, place: str, known: Mapping[str, Converter]) -> list[Json]:
+    kind = block_type(block, place)
+    if kind not in known:
+        raise unsupported_type(kind, f"{place}.type", ", ".join(known))
+    return known[kind](block, place)
 
 
 def block_type(block: Any, place: str) -> str:
@@ -61,11 +71,11 @@ def _plain(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def _text(block: Block, place: str) -> list[Json]:
+def text_part(block: Block, place: str) -> list[Json]:
     return [_plain(text(block, "text", place))]
 
 
-def _image(block: Block, place: str) -> list[Json]:
+def image(block: Block, place: str) -> list[Json]:
     source, at = mapping(block.get("source")), f"{place}.source"
     match source.get("type"):
         case "base64":
@@ -80,14 +90,14 @@ def _image(block: Block, place: str) -> list[Json]:
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
-def _document(block: Block, place: str) -> list[Json]:
+def document(block: Block, place: str) -> list[Json]:
     source, at = mapping(block.get("source")), f"{place}.source"
     heading = [text(block, name, place) for name in ("title", "context") if block.get(name)]
     match source.get("type"):
         case "text":
             return [_plain("\n\n".join([*heading, text(source, "data", at)]))]
         case "content":
-            content = content_parts(source.get("content"), f"{at}.content")
+            content = plain_parts(source.get("content"), f"{at}.content")
         case "base64":
             encoded = text(source, "data", at)
             decode_file(encoded, f"{at}.data")
@@ -95,33 +105,23 @@ def _document(block: Block, place: str) -> list[Json]:
             name = heading[0] if block.get("title") else "document.pdf"
             content = [{"type": "file", "file": {"filename": name, "file_data": data}}]
         case "file":
-            content = _upload(source, at)
+            content = upload(source, at)
         case other:
             raise unsupported_type(other, f"{at}.type", "text, content, base64, file")
     return [*([_plain("\n\n".join(heading))] if heading else []), *content]
 
 
-def _search_result(block: Block, place: str) -> list[Json]:
+def search_result(block: Block, place: str) -> list[Json]:
     texts = [str(block.get(name) or "") for name in ("title", "source")]
-    content = content_parts(block.get("content"), f"{place}.content")
+    content = plain_parts(block.get("content"), f"{place}.content")
     texts += [part["text"] for part in content if "text" in part]
     return [_plain("\n".join(filter(None, texts)))]
 
 
-def _upload(block: Block, place: str) -> list[Json]:
+def upload(block: Block, place: str) -> list[Json]:
     return [{"type": "file", "file": {"file_id": text(block, "file_id", place)}}]
 
 
-def _reference(block: Block, place: str) -> list[Json]:
+def reference(block: Block, place: str) -> list[Json]:
     text(block, "tool_name", place)
     return []  # `Message.found_tools` has it
-
-
-PARTS: Mapping[str, Callable[[Block, str], list[Json]]] = {
-    "text": _text,
-    "image": _image,
-    "document": _document,
-    "search_result": _search_result,
-    "container_upload": _upload,
-    "tool_reference": _reference,
-}

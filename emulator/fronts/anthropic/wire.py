@@ -1,4 +1,5 @@
-"""The fields of a Messages request, and the betas of its header ``anthropic-beta``.
+"""The fields of a Messages request, its types of tools, and the betas of its header ``anthropic-beta``. Its
+blocks are in `blocks`.
 
 Of other fields only `SERVER_EXTRAS` pass, and what ``pass_fields`` names.
 """
@@ -9,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed, refused
+from emulator.core.wire import APPLIED, IGNORED, Table, decisions, passed
+from emulator.fronts.anthropic.blocks import BLOCKS
 from emulator.fronts.anthropic.hosted_blocks import is_own
 
 FIELDS: Table = {
@@ -86,28 +88,6 @@ BETAS: Table = {
 """As of anthropic 2.14, anthropic.types.anthropic_beta_param, and those that Claude Code sends besides. The
 same name with another date is another feature."""
 
-BLOCKS: Table = {
-    **dict(
-        decisions(
-            "text image document search_result container_upload thinking tool_use tool_result "
-            "tool_reference tool_addition tool_removal compaction mcp_tool_use mcp_tool_result "
-            "mcp_tool_listing server_tool_use code_execution_tool_result tool_search_tool_result "
-            "web_fetch_tool_result",
-            APPLIED,
-        )
-    ),
-    **dict(
-        decisions(
-            "redacted_thinking fallback advisor_tool_result bash_code_execution_tool_result "
-            "text_editor_code_execution_tool_result web_search_tool_result",
-            IGNORED,
-        )
-    ),
-    "browser_state": refused("The browser tools do not run here."),
-}
-"""As of anthropic 2.14, anthropic.types.beta.beta_content_block_param and the content of its results. What is
-ignored, or of another type, is skipped in an assistant's message, and refused in a user's."""
-
 TOOLS: Table = {
     **dict(
         decisions(
@@ -148,7 +128,8 @@ def ignored_blocks(contents: Iterable[str | Sequence[Mapping[str, Any]]]) -> lis
     results the stored history has."""
     blocks = (block for content in contents if not isinstance(content, str) for block in content)
     kinds = (str(block.get("type")) for block in blocks if not is_own(block))
-    return _without_effect(BLOCKS, dict.fromkeys(kinds))
+    table = {kind: row.decision for kind, row in BLOCKS.items()}
+    return _without_effect(table, dict.fromkeys(kinds))
 
 
 def _without_effect(table: Table, names: Iterable[str]) -> list[str]:
