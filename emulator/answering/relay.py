@@ -17,8 +17,8 @@ from emulator.core.events import (
     ContentDelta,
     Finish,
     FinishReason,
+    PageCited,
     ReasoningDelta,
-    RefusalDelta,
     RelayedChunk,
     UpstreamAccepted,
     call_id,
@@ -28,6 +28,7 @@ from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
 from emulator.rendering.transcript import with_one_system
+from emulator.reply.beside_words import beside_words
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
@@ -134,14 +135,11 @@ def expand_relayed_chunks(
         relayed = True
         counter.count(event.chunk)
         for choice in event.chunk["choices"]:
-            delta = choice["delta"]
-            if reasoning := request.profile.reasoning(delta):
+            if reasoning := request.profile.reasoning(choice["delta"]):
                 yield ReasoningDelta(reasoning)
             tokens += (choice.get("logprobs") or {}).get("content") or ()
-            yield from _with_logprobs(words.feed(delta.get("content") or ""), tokens)
-            if refusal := delta.get("refusal"):
-                yield from words.end_part()
-                yield RefusalDelta(refusal)
+            yield from _with_logprobs(words.feed(choice["delta"].get("content") or ""), tokens)
+            yield from words.with_beside(choice["delta"])
             if reason := choice.get("finish_reason"):
                 finish_reason = "tool_calls" if calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.
@@ -191,6 +189,13 @@ class _RelayedProse:
             self._leading = None
         if rest := self.stops.close():
             yield ContentDelta(rest)
+
+    def with_beside(self, delta: Mapping[str, Any]) -> Iterator[AnswerEvent]:
+        """What ``delta`` has beside words, after the words before it."""
+        for event in beside_words(delta):
+            if not isinstance(event, PageCited):
+                yield from self.end_part()
+            yield event
 
     def _to_events(self, parts: Iterable[Reasoning | Text]) -> Iterator[AnswerEvent]:
         for piece in parts:

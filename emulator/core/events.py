@@ -88,9 +88,38 @@ class ContentDelta:
 
 @dataclass(frozen=True)
 class RefusalDelta:
-    """The model refuses to answer, in a field of its own: only native and relayed replies have one."""
+    """The model refuses to answer, in a field of its own."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class PageCited:
+    """The model's server says which page the answer's words, from ``start`` to ``end``, come from."""
+
+    url: str
+    title: str
+    quote: str = ""
+    """What the page says."""
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class ModelImage:
+    """An image that the model itself made."""
+
+    url: str
+    """A data: URL, or where the model's server keeps it."""
+
+    @property
+    def words(self) -> str:
+        """For an API, or a place in it, that has only text."""
+        return "[an image]" if self.url.startswith("data:") else f"[an image]({self.url})"
+
+
+BesideWords = RefusalDelta | PageCited | ModelImage
+"""What a model's server sends in fields of their own."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +341,7 @@ AnswerEvent = (
     | RelayedChunk
     | ReasoningDelta
     | ContentDelta
-    | RefusalDelta
+    | BesideWords
     | ToolCall
     | CallStarted
     | ArgumentsDelta

@@ -3,8 +3,7 @@
 A fast upstream sends many chunks in one network read, and parsing text costs more than joining it.
 
 Some servers find calls in a model's words although the request offers no tools (Ollama with gpt-oss). Such a
-call becomes text again, in a form that the reader knows. A refusal is text too: OpenAI's models have a field
-for it.
+call becomes text again, in a form that the reader knows.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from typing import Any
 
 from emulator.conversation.profiles import Profile
 from emulator.core.errors import UpstreamFailed
+from emulator.core.events import BesideWords
+from emulator.reply.beside_words import beside_words
 from emulator.reply.call_assembly import CallAssembler, CallFragments
 from emulator.upstream.interface import UpstreamReply
 from emulator.upstream.usage_counter import UsageCounter
@@ -34,9 +35,10 @@ class ReplyDelta:
 
 
 def read_deltas(
-    reply: UpstreamReply, profile: Profile, counter: UsageCounter
+    reply: UpstreamReply, profile: Profile, counter: UsageCounter, beside: list[BesideWords]
 ) -> Iterator[ReplyDelta]:
-    """Yield the text of ``reply`` as it arrives; nothing that has arrived waits for more.
+    """Yield the text of ``reply`` as it arrives; nothing that has arrived waits for more. What it has
+    beside is added to ``beside``.
 
     Raises `UpstreamFailed` after everything that arrived before the error.
     """
@@ -56,7 +58,8 @@ def read_deltas(
             for choice in chunk["choices"]:
                 delta, reason = choice["delta"], choice.get("finish_reason")
                 thought = profile.reasoning(delta)
-                words = delta.get("content") or delta.get("refusal") or ""
+                beside += beside_words(delta)
+                words = delta.get("content") or ""
                 words += calls.feed(words, delta.get("tool_calls") or (), ends=bool(reason))
                 if (reason or (thought and content)) and (reasoning or content):
                     yield pending()

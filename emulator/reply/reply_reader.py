@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from emulator.conversation.answer_format import AnswerFormat, FormatMismatch
 from emulator.conversation.call_policy import CallPolicy
-from emulator.core.events import AnswerEvent, ContentDelta, ReasoningDelta
+from emulator.core.events import (
+    AnswerEvent,
+    BesideWords,
+    ContentDelta,
+    ReasoningDelta,
+    RefusalDelta,
+)
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
 from emulator.reading.reply_splitter import EventSplitter, ReasoningStart
 from emulator.reading.splitter import Splitter
@@ -75,6 +81,8 @@ class ReplyReader:
         self._answered = False
         self.words = ""
         """The answer, if it is words."""
+        self.beside: list[BesideWords] = []
+        """What the reply has beside them."""
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
         self.done = False
@@ -164,11 +172,13 @@ class ReplyReader:
     def verdict(self) -> Verdict:
         if (verdict := self.draft.verdict) is not None:
             return verdict
+        if any(isinstance(one, RefusalDelta) for one in self.beside):  # no other reply will come
+            return FinalReply()
         if self._misformed:
             return UnusableReply("format", {"diagnostics": self._misformed})
         if self._call_policy.required:
             return UnusableReply("required", {"names": self._names()})
-        if not self._answered:
+        if not (self._answered or self.beside):
             return UnusableReply("empty", {"names": self._names()})
         return FinalReply()
 

@@ -43,7 +43,7 @@ def _chunk(finish_reason: str | None = None, **delta: Any) -> Chunk:
 
 
 def _read(reply: _Reply) -> Iterator[ReplyDelta]:
-    return read_deltas(reply, Profile("any", ""), UsageCounter())
+    return read_deltas(reply, Profile("any", ""), UsageCounter(), [])
 
 
 SAY_A, SAY_B = _chunk(content="a"), _chunk(content="b")

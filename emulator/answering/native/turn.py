@@ -34,6 +34,7 @@ from emulator.core.events import (
 from emulator.core.json_codec import SORTED, dumps
 from emulator.reading.events import BlockEnd, BlockStart, Event, Text
 from emulator.reading.reply_splitter import ReplySplitter
+from emulator.reply.beside_words import FIELDS
 from emulator.reply.call_assembly import (
     CallAssembler,
     CallChecker,
@@ -118,6 +119,8 @@ class NativeTurn:
         self._cut_off = self._dropped_cut_call = self._has_content = False
         self._logprobs: list[Any] = []
         """Of words that are not sent yet."""
+        self._beside: list[RelayedChunk] = []
+        """What came beside such words, and follows them."""
 
     @property
     def done(self) -> bool:
@@ -175,6 +178,7 @@ class NativeTurn:
             yield from self._events(self._reply.show_rest())
         if self._has_calls and self._call_policy.required and (words := self._reply.prose.close()):
             yield self._chunk({"content": words})
+        yield from self._beside
         yield from self._send_pending()
 
     def end(self, *, length: bool = False) -> RelayedChunk:
@@ -212,8 +216,11 @@ class NativeTurn:
         content = rest.get("content")
         self._has_content |= any(v for n, v in rest.items() if n not in _NOT_CONTENT)
         if not isinstance(content, str) or not content:
-            if not self.done:
-                yield RelayedChunk(chunk if alone else _with(chunk, delta=rest))
+            passing = RelayedChunk(chunk if alone else _with(chunk, delta=rest))
+            if self._reply.is_undecided and any(rest.get(name) for name in FIELDS):
+                self._beside.append(passing)
+            elif not self.done:
+                yield passing
             return
         events = [*self._reply.feed(content)]
         texts = [event.text for event in events if isinstance(event, ContentDelta)]
@@ -222,7 +229,10 @@ class NativeTurn:
             yield RelayedChunk(chunk)
             return
         self._logprobs += (chunk["choices"][0].get("logprobs") or {}).get("content") or ()
-        others = {n: v for n, v in rest.items() if n != "content"}
+        beside = {n: v for n, v in rest.items() if n in FIELDS and v}
+        if beside:
+            self._beside.append(RelayedChunk(_with(chunk, delta=beside, logprobs=None)))
+        others = {n: v for n, v in rest.items() if n != "content" and n not in beside}
         if _has_values(others):
             yield RelayedChunk(_with(chunk, delta=others, logprobs=None))
         yield from self._events(events)

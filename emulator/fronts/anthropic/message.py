@@ -39,6 +39,8 @@ def collect(events: Iterable[Json | UpstreamAccepted]) -> Json:
 def _fold(block: Json, delta: Json, texts: list[str]) -> None:
     if delta["type"] == "signature_delta":
         block["signature"] = delta["signature"]
+    elif delta["type"] == "citations_delta":
+        block.setdefault("citations", []).append(delta["citation"])
     else:
         fields = ("text", "thinking", "partial_json", "content")
         texts += [delta[field] for field in fields if field in delta]

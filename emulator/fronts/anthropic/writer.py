@@ -26,6 +26,8 @@ from emulator.core.events import (
     HostedCallFinished,
     HostedCallStarted,
     Logs,
+    ModelImage,
+    PageCited,
     ReasoningDelta,
     RefusalDelta,
     Summary,
@@ -82,6 +84,8 @@ class MessageWriter:
         self._open = ""
         """The type of the open block, or ""."""
         self._has_text = False
+        self._cited: list[PageCited] = []
+        """The citations of the text block that is open, or of the next one."""
         self._has_refused = False
         """Whether a text block has begun."""
         self._cell_id = ""
@@ -127,11 +131,12 @@ class MessageWriter:
                 yield self._delta("thinking_delta", thinking=text)
             case ContentDelta(text) | RefusalDelta(text):
                 self._has_refused |= isinstance(event, RefusalDelta)
-                if self._has_text and self._open != "text":  # each block is a paragraph
-                    text = text.lstrip("\n")
-                if text:
-                    yield from self._start("text", text="")
-                    yield self._delta("text_delta", text=text)
+                yield from self._words(text)
+            case PageCited():
+                self._cited.append(event)
+            case ModelImage():  # an assistant's blocks have no place for one
+                yield from self._close()
+                yield from self._words(event.words)
             case CallStarted():
                 yield from self._close()
                 caller = self._caller(event.caller)
@@ -160,6 +165,13 @@ class MessageWriter:
                 stop = "compaction" if self._last == "compaction" else stop
                 yield self._finish(stop, event.stop_sequence, usage)
                 yield {"type": "message_stop"}
+
+    def _words(self, text: str) -> Events:
+        if self._has_text and self._open != "text":  # each block is a paragraph
+            text = text.lstrip("\n")
+        if text:
+            yield from self._start("text", text="")
+            yield self._delta("text_delta", text=text)
 
     def _caller(self, cell: str) -> Json:
         """The field of a call's block; ``cell`` is the one that makes the call, "" if the model does."""
@@ -220,6 +232,10 @@ class MessageWriter:
         if self._open == "thinking":
             # Clients send the signature back unread; the proxy ignores it.
             yield self._delta("signature_delta", signature=new_id("sig_"))
+        if self._open == "text":
+            for page in self._cited:
+                yield self._delta("citations_delta", citation=_citation(page))
+            self._cited.clear()
         if self._open:
             yield {"type": "content_block_stop", "index": self._index}
         self._open = ""
@@ -276,6 +292,11 @@ class MessageWriter:
         if self._context_management is not None:
             event["context_management"] = self._context_management
         return event
+
+
+def _citation(page: PageCited) -> Json:
+    place = {"url": page.url, "title": page.title, "encrypted_index": ""}
+    return {"type": "web_search_result_location", **place, "cited_text": page.quote}
 
 
 def _container(accepted: UpstreamAccepted) -> Json:

@@ -19,10 +19,13 @@ from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     ArgumentsDelta,
+    BesideWords,
     CallStarted,
     ContentDelta,
     Finish,
+    ModelImage,
     ModelViewReport,
+    PageCited,
     ReasoningDelta,
     RefusalDelta,
     RelayedChunk,
@@ -145,11 +148,10 @@ class _ChoiceWriter:
                     pass  # `ChunkWriter.write` and `HostedCalls` handle these
                 case ToolsListed() | ApprovalRequested() | Summary():
                     pass  # chat completions have no place for lists, approval requests and summaries
-                case ReasoningDelta(text) | RefusalDelta(text):
-                    is_refusal = isinstance(part, RefusalDelta)
-                    yield self._chunk({"refusal" if is_refusal else "reasoning_content": text})
                 case ContentDelta(text):
                     yield self._chunk({"content": self._code.separated(text)})
+                case ReasoningDelta() | RefusalDelta() | PageCited() | ModelImage():
+                    yield self._chunk(_delta(part))
                 case CallStarted() | ArgumentsDelta() | ToolCall():
                     for delta in self._calls.deltas(part):
                         yield self._chunk({"content": None, **delta} if self._role else delta)
@@ -174,6 +176,20 @@ class _ChoiceWriter:
         }
         self._role = {}
         return {**self._base, "choices": [choice]}
+
+
+def _delta(event: ReasoningDelta | BesideWords) -> dict[str, Any]:
+    match event:
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case RefusalDelta(text):
+            return {"refusal": text}
+        case ModelImage(url):
+            return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
+        case PageCited(url, title, quote, start, end):
+            page = {"url": url, "title": title, "content": quote}
+            cited = {**page, "start_index": start, "end_index": end}
+            return {"annotations": [{"type": "url_citation", "url_citation": cited}]}
 
 
 class _CallWriter:
@@ -265,6 +281,8 @@ class _ChoiceFold:
             else:
                 message[key] = value
                 self._texts[key] = [value]
+        elif isinstance(value, list) and isinstance(message.get(key), list):
+            message[key] = message[key] + value
         else:
             message[key] = value
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from emulator.core.events import CreatedFile
+from emulator.core.events import CreatedFile, PageCited
 from emulator.fronts.responses.items import Json
 from emulator.hosted.search_results import FoundPage
 
@@ -27,6 +27,8 @@ class Citations:
         self._pages: dict[str, FoundPage] = {}
         self._found: dict[str, str] = {}
         """The id of each file that a search found, by its name."""
+        self._cited: list[PageCited] = []
+        """What the model's server says of the next message that ends."""
 
     def add_files(self, files: Iterable[CreatedFile]) -> None:
         """A cell has written or changed these files."""
@@ -43,6 +45,9 @@ class Citations:
             str(hit["filename"]): str(hit["file_id"]) for hit in hits if hit["filename"]
         }
 
+    def add_cited(self, page: PageCited) -> None:
+        self._cited.append(page)
+
     @property
     def has_uncited_files(self) -> bool:
         return bool(self._uncited)
@@ -57,6 +62,8 @@ class Citations:
             places += [(file, len(text), len(text)) for file in self._uncited.values()]
             self._uncited.clear()
         cited = [_citation(*place) for place in places] + _file_citations(text, self._found)
+        cited += [_cited_page(page, len(text)) for page in self._cited]
+        self._cited.clear()
         return cited + _url_citations(text, self._pages)
 
 
@@ -92,6 +99,11 @@ def _file_citations(text: str, found: Mapping[str, str]) -> list[Json]:
         for name, key in found.items()
         for mention in islice(_mentions(name, text), MAX_PLACES)
     ]
+
+
+def _cited_page(page: PageCited, length: int) -> Json:
+    places = {"start_index": min(page.start, length), "end_index": min(page.end, length)}
+    return {"type": "url_citation", "url": page.url, "title": page.title, **places}
 
 
 def _url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:

@@ -116,8 +116,9 @@ def _searched(item: Json, result: HostedCallFinished) -> Json:
     return {"action": {**item["action"], "sources": sources}}
 
 
-def _made(_item: Json, result: HostedCallFinished) -> Json:
-    media_type, separator, data = result.image.partition(";base64,")
+def _made(image: str) -> Json:
+    """The fields of an image, a data: URL."""
+    media_type, separator, data = image.partition(";base64,")
     return {"result": data, "output_format": media_type.rpartition("/")[2]} if separator else {}
 
 
@@ -158,7 +159,7 @@ _SHAPES: Mapping[HostedKind, _Shape] = {
         IMAGES,
         "generating",
         lambda call: {"result": None, "revised_prompt": call["prompt"]},
-        _made,
+        lambda _, result: _made(result.image),
     ),
 }
 
@@ -181,6 +182,21 @@ class ServedCallWriter(ItemWriter):
         yield self._event(f"{self._shape.type}.completed")
         status = "failed" if result.is_error else "completed"
         yield self._done(status=status, **self._shape.ended(self.item, result))
+
+
+class ModelImageWriter(ItemWriter):
+    """Writes an image that the model itself made, as one of a call."""
+
+    def __init__(self, index: int, key: str, image: str) -> None:
+        item = {"id": key, "type": "image_generation_call", "status": "in_progress"}
+        super().__init__(index, {**item, "result": None, "revised_prompt": None})
+        self._image = image
+
+    def all_events(self) -> Events:
+        yield from self.start()
+        for state in ("in_progress", "generating", "completed"):
+            yield self._event(f"image_generation_call.{state}")
+        yield self._done(status="completed", **_made(self._image))
 
 
 class ShellOutputWriter(ItemWriter):

@@ -37,6 +37,8 @@ from emulator.core.events import (
     FinishReason,
     HostedCallFinished,
     HostedCallStarted,
+    ModelImage,
+    PageCited,
     ProgramFinished,
     ProgramStarted,
     ReasoningDelta,
@@ -56,6 +58,7 @@ from emulator.fronts.responses.hosted_output import (
     FoundToolsWriter,
     HostedCallWriter,
     ListedToolsWriter,
+    ModelImageWriter,
     ServedCallWriter,
     ShellOutputWriter,
     ToolSearchWriter,
@@ -216,6 +219,8 @@ class ResponseWriter:
                 yield from self._open_as(ReasoningItemWriter).feed(text)
             case ContentDelta() | RefusalDelta():
                 yield from self._message(event)
+            case PageCited() | ModelImage():
+                yield from self._beside(event)
             case CallStarted() | ArgumentsDelta() | ToolCall():
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
@@ -245,6 +250,17 @@ class ResponseWriter:
             text = self._separated(text)
         logprobs = event.logprobs if isinstance(event, ContentDelta) else ()
         yield from self._open_as(writer).feed(text, logprobs)
+
+    def _beside(self, event: PageCited | ModelImage) -> Events:
+        if isinstance(event, PageCited):
+            self._citations.add_cited(event)
+            return
+        yield from self._close()
+        if event.url.startswith("data:"):
+            key = self._id("image_generation_call")
+            yield from ModelImageWriter(self._items, key, event.url).all_events()
+        else:
+            yield from self._message(ContentDelta(event.words))
 
     def _whole_item(
         self, event: ProgramStarted | ProgramFinished | Summary
