@@ -390,7 +390,7 @@ class Answerer:
                 state.counter.start_turn(state.messages)
                 metrics.MODEL_TURNS.inc()
                 reply.record()
-                yield replace(accepted, headers=stream.headers)
+                yield replace(accepted, headers=stream.headers, ignored=self.request.unscored)
                 for delta in read_deltas(stream, self.request.profile, state.counter, reply.beside):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)

@@ -109,6 +109,12 @@ class AnswerRequest:
         return Omitted(self.unsupported_tools, self.upstream_fields.ignored)
 
     @property
+    def unscored(self) -> tuple[str, ...]:
+        """The fields that ask for log probabilities, which emulated calls have none of."""
+        names = ("logprobs", "top_logprobs")
+        return tuple(name for name in names if getattr(self.chat, name, None))
+
+    @property
     def forced_call(self) -> ForcedCall | None:
         """The one function that the model must call, if it may do nothing else."""
         forced = self.call_policy.required and self.interpreter is None

@@ -52,6 +52,8 @@ class UpstreamAccepted:
     """The code interpreter's container, if the answer has one."""
     container_expires_at: int = 0
     """Unix time."""
+    ignored: tuple[str, ...] = ()
+    """The names of fields that this way of answering does not send."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The upstream's response headers that are passed on to the client."""
     messages: Sequence[Mapping[str, Any]] = ()

@@ -11,9 +11,11 @@ the vendor's package, so that a new name is decided about, not omitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from emulator.core.errors import BadRequest
 
@@ -107,44 +109,54 @@ SERVER_EXTRAS = frozenset(
 )
 """Fields of model servers that shape a reply. They pass from every API without a field of that name."""
 
-STATE_FIELDS = frozenset(
-    {
-        # load: adapters, models, processors
-        *(
-            "lora",
-            "lora_path",
-            "lora_request",
-            "logits_processors",
-            "custom_logit_processor",
-            "keep_alive",
-            "ttl",
-        ),
-        "mm_processor_kwargs",
-        # template
-        *("chat_template", "add_generation_prompt", "continue_final_message", "add_special_tokens"),
-        # schedule
-        *("priority", "data_parallel_rank", "cache_prompt", "n_cache_reuse"),
-        # address: slots, caches and connections of the server
-        *(
-            "id_slot",
-            "slot_id",
-            "cache_salt",
-            "kv_transfer_params",
-            "session_params",
-            "rid",
-            "request_id",
-        ),
-        *("bootstrap_host", "bootstrap_port", "bootstrap_room", "vllm_xargs"),
-    }
+_LOADED = (
+    "lora lora_adapters lora_path lora_request logits_processors custom_logit_processor keep_alive ttl "
+    "mm_processor_kwargs media_io_kwargs num_ctx n_ctx"
 )
+"""Adapters, models, processors."""
+_TEMPLATED = "chat_template add_generation_prompt continue_final_message add_special_tokens"
+_SCHEDULED = "priority data_parallel_rank cache_prompt n_cache_reuse"
+_ADDRESSED = (
+    "id_slot slot_id cache_salt extra_key kv_transfer_params session_params rid request_id bootstrap_host "
+    "bootstrap_port bootstrap_room vllm_xargs"
+)
+"""Slots, caches and connections of the server."""
+STATE_FIELDS = frozenset(f"{_LOADED} {_TEMPLATED} {_SCHEDULED} {_ADDRESSED}".split())
 """Fields that load, template, schedule or address what a server keeps for all its clients."""
-STATE_OPTIONS = frozenset(
-    {
-        *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "low_vram"),
-        *("use_mmap", "use_mlock", "numa", "vocab_only"),
-    }
-)
-"""Of the same kind inside Ollama's ``options``."""
+_STATE_INSIDE: Mapping[str, frozenset[str]] = {
+    "options": STATE_FIELDS
+    | frozenset(
+        "num_batch num_gpu main_gpu num_thread num_keep low_vram use_mmap use_mlock numa vocab_only".split()
+    ),
+    # vLLM handed these to its template's function: CVE-2025-61620, CVE-2025-62426.
+    "chat_template_kwargs": STATE_FIELDS | {"tokenize", "tokenizer_kwargs", "return_tensors"},
+    "extra_body": STATE_FIELDS,
+}
+"""Of the same kind inside objects: Ollama's, vLLM's, and what a client's SDK merges."""
+
+
+def state_names(fields: Mapping[str, Any], named: Collection[str]) -> list[str]:
+    """The names of such fields that the operator has not ``named``; one inside an object follows its
+    name and a full stop. Servers in Go ignore the case of names."""
+    found: list[str] = []
+    for name, value in fields.items():
+        known = name.casefold()
+        if known in STATE_FIELDS:
+            found.append(name)
+        elif known in _STATE_INSIDE and isinstance(value, dict):
+            inside = _STATE_INSIDE[known]
+            found += [f"{name}.{each}" for each in value if each.casefold() in inside]
+    return [name for name in found if name not in named]
+
+
+def without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The fields without ``names``, which are those of `state_names`."""
+    kept = {name: value for name, value in fields.items() if name not in names}
+    for name in names:
+        outer, dot, inner = name.partition(".")
+        if dot and isinstance(found := kept.get(outer), dict):
+            kept[outer] = {each: value for each, value in found.items() if each != inner}
+    return kept
 
 
 def check_fields(table: Table, fields: Mapping[str, Any]) -> None:
@@ -157,7 +169,11 @@ def check_fields(table: Table, fields: Mapping[str, Any]) -> None:
 
 def upstream_fields(table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a translated request in a chat request: what passes under chat's names, the names of what
-    is ignored, and what the table does not name. Null is as if it had not been sent."""
+    is ignored, and what the table does not name. Null is as if it had not been sent.
+
+    Of an object that is applied the table names the fields, too, after its name and a full stop. Others have
+    no effect.
+    """
     found: dict[str, Any] = {}
     ignored: list[str] = []
     unlisted: dict[str, Any] = {}
@@ -171,6 +187,10 @@ def upstream_fields(table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
             found[decision.note] = value
         elif decision.kind == "ignored":
             ignored.append(name)
+        elif isinstance(value, BaseModel | Mapping):
+            sent = value.model_fields_set if isinstance(value, BaseModel) else value
+            inside = (f"{name}.{each}" for each in sorted(sent))
+            ignored += [each for each in inside if table.get(each, IGNORED).kind == "ignored"]
     return {**found, "ignored": tuple(ignored), "unlisted": unlisted}
 
 

@@ -152,6 +152,8 @@ class PassedOnResponse:
     status: int
     headers: Mapping[str, str]
     body: UpstreamBody
+    ignored: tuple[str, ...] = ()
+    """The names of the client's fields that were not sent."""
 
 
 class Upstream(Protocol):

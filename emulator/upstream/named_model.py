@@ -47,18 +47,24 @@ class BodyModel:
     """The model. None if the body names none, or a form names several."""
     json_fields: Mapping[str, object] = field(default_factory=dict)
     form_fields: tuple[FormField, ...] = ()
+    is_unreadable: bool = False
+    """It may be JSON to another parser."""
 
-    def written(self, model: str) -> tuple[bytes, str]:
-        """The parsed fields with ``model`` as the model, and their content type. Raises `BadRequest`."""
+    def written(self, model: str | None) -> tuple[bytes, str]:
+        """The parsed fields with ``model`` as the model, if any, and their content type. Raises
+        `BadRequest`."""
         if self.json_fields:
+            fields = {**self.json_fields, "model": model} if model else self.json_fields
             try:
-                return json_codec.dumps({**self.json_fields, "model": model}), "application/json"
+                return json_codec.dumps(fields), "application/json"
             except TypeError as error:
                 raise BadRequest("The body is nested too deeply.") from error
         parts = []
         for one in self.form_fields:
             is_model = one.name == "model"
-            part = RequestField(one.name, model if is_model else one.content, one.filename)
+            part = RequestField(
+                one.name, model if model and is_model else one.content, one.filename
+            )
             part.make_multipart(content_type=one.content_type)
             parts.append(part)
         return encode_multipart_formdata(parts)
@@ -73,7 +79,7 @@ def find_model(body: bytes, content_type: str) -> BodyModel:
     try:
         fields = json_codec.loads(body)
     except json_codec.NotJSON:
-        return BodyModel()  # the upstream refuses it
+        return BodyModel(is_unreadable=True)
     if not isinstance(fields, dict):
         return BodyModel()
     model = fields.get("model")

@@ -21,7 +21,8 @@ from urllib.parse import urlencode
 import structlog
 
 from emulator.core.client_keys import KeyedClient, grant_of
-from emulator.core.errors import Unauthorized
+from emulator.core.errors import BadRequest, Unauthorized
+from emulator.core.wire import state_names, without
 from emulator.settings.settings import Settings
 from emulator.upstream.guarded import GuardedUpstream, TakeSlot
 from emulator.upstream.interface import (
@@ -209,19 +210,31 @@ class Upstreams:
         grant = grant_of(client)
         check_passed_on(grant, request.path, request.query, named)
         spend = self._spend(client)
-        target = self.routes.default()
+        target, model = self.routes.default(), named.name
         if named.name is not None:
             route = self.routes.of(named.name)
-            target = route.target
-            if route.model != named.name or not grant.any_model:
-                body, content_type = named.written(route.model)
-                headers = {**request.headers, "content-type": content_type}
-                query = urlencode(query_fields(request.query)).encode()
-                request = replace(request, body=body, headers=headers, query=query)
+            target, model = route.target, route.model
+        state: list[str] = []
+        # What is checked is what is sent: other parsers may read other fields in the same bytes.
+        is_checked = model is not None and not grant.any_model
+        if target.settings.wants_keys:
+            if named.is_unreadable:
+                raise BadRequest("The body is not JSON.")
+            state = state_names(named.json_fields, target.settings.pass_fields)
+            named = replace(named, json_fields=without(named.json_fields, state))
+            is_checked |= bool(named.json_fields)
+        if is_checked or model != named.name:
+            body, content_type = named.written(model)
+            headers = {**request.headers, "content-type": content_type}
+            query = urlencode(query_fields(request.query)).encode()
+            request = replace(request, body=body, headers=headers, query=query)
         key = key_for(target.settings, client)
         send = partial(self.of(target).pass_on, request, self.deadline(), key)
         request_chars = len(request.body) if "json" in content_type else 0
-        return pass_on_metered(target.name, request.path, named.name, request_chars, spend, send)
+        response = pass_on_metered(
+            target.name, request.path, named.name, request_chars, spend, send
+        )
+        return replace(response, ignored=tuple(state))
 
     def _spend(self, client: str) -> Spend | None:
         """What charges the client for the tokens of a request. Raises `RateLimited`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from anthropic.types import anthropic_beta_param
@@ -32,7 +34,8 @@ from emulator.fronts.responses import wire as responses_wire
 from emulator.fronts.responses.item_table import ITEMS
 from emulator.fronts.responses.item_types import PARTS
 from tests.conftest import StartProxy
-from tests.support.raw_http import send
+from tests.support.other_endpoints import other_endpoints
+from tests.support.raw_http import fetch, send
 from tests.support.responses_client import ask as ask_response
 from tests.support.responses_client import ask_stream, check_events
 from tests.support.scripted import Reply, ScriptedUpstream
@@ -69,6 +72,31 @@ def test_every_field_of_the_vendors_package_has_a_decision(api: str) -> None:
     fields = {name for one in types for name in get_type_hints(one)}
     assert undecided(table, fields) == []
     assert undecided(table, {*fields, "planted"}) == ["planted"]
+
+
+def objects(hint: Any) -> list[Any]:
+    """The types of an object in a vendor's hint; of lists none."""
+    if hasattr(hint, "__required_keys__"):
+        return [hint]
+    if get_origin(hint) in (Union, UnionType, Required, Annotated):
+        return [one for inner in get_args(hint) for one in objects(inner)]
+    return []
+
+
+@pytest.mark.parametrize("api", ["responses", "messages"])
+def test_every_field_inside_an_applied_object_has_a_decision(api: str) -> None:
+    """A budget of a task had no effect, and no name in the header."""
+    table, types = VENDORS[api]
+    hints = [(name, hint) for one in types for name, hint in get_type_hints(one).items()]
+    inside = {
+        f"{name}.{each}"
+        for name, hint in hints
+        if table[name].kind == "applied"
+        for one in objects(hint)
+        for each in get_type_hints(one)
+    }
+    assert len(inside) > 10
+    assert undecided(table, inside) == []
 
 
 def kinds(union: Any) -> set[str]:
@@ -117,7 +145,7 @@ def test_a_table_has_only_names_and_reasons(api: str) -> None:
     table, _ = VENDORS[api]
     typed = (one for one, _ in TYPES.values())
     for name, decision in chain(table.items(), *(one.items() for one in typed)):
-        assert re.fullmatch(r"[a-z_0-9]+", name)
+        assert re.fullmatch(r"[a-z_0-9]+(\.[a-z_0-9]+)?", name)
         assert bool(decision.note) == (decision.kind in ("passed", "refused")), name
     assert not SERVER_EXTRAS & STATE_FIELDS
 
@@ -247,6 +275,127 @@ def test_vendors_fields_without_effect_are_named_and_never_reach_the_server(
     assert not upstream.requests[0].keys() & IGNORED[api].keys()
 
 
+INSIDE: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "responses": (
+        {"reasoning": {"effort": "low", "mode": "x", "new": 1}, "text": {"verbosity": "low"}},
+        {"reasoning.mode", "reasoning.new"},
+    ),
+    "messages": (
+        {
+            "thinking": {"type": "enabled", "budget_tokens": 9, "block_binding": {}},
+            "output_config": {"effort": "low", "task_budget": {}},
+            "container": {"id": None, "skills": []},
+        },
+        {"thinking.budget_tokens", "thinking.block_binding", "output_config.task_budget", "container.skills"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", INSIDE)
+def test_fields_inside_an_object_without_effect_are_named(
+    proxy: str, upstream: ScriptedUpstream, api: str
+) -> None:
+    upstream.reply("Hi.")
+    fields, named = INSIDE[api]
+    status, ignored, answer = ask(proxy, api, **fields)
+    assert (status, ignored) == (200, named), answer
+
+
+COUNTS = {
+    "responses/input_tokens": ({"input": "Hi", "new": 1, "service_tier": "flex"}, {"new", "service_tier"}),
+    "responses/compact": ({"input": "Hi", "new": 1, "service_tier": "flex"}, {"new", "service_tier"}),
+    "messages/count_tokens": ({"messages": REQUESTS["messages"][1]["messages"], "speed": "fast"}, {"speed"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COUNTS)
+def test_requests_that_count_or_compact_name_what_has_no_effect(
+    proxy: str, upstream: ScriptedUpstream, path: str
+) -> None:
+    upstream.reply("Hi.")
+    body, named = COUNTS[path]
+    status, headers, answer = send(f"{proxy}/v1/{path}", {"model": "m", **body})
+    assert status == 200, answer
+    assert {*headers["x-emulator-ignored"].split(", ")} == named
+
+
+def test_every_name_that_has_no_effect_is_in_the_header(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    """Of more than 16 the rest was not named."""
+    upstream.reply("Hi.")
+    names = {f"new-{n}-2030-01-01" for n in range(40)}
+    headers = {"anthropic-beta": ",".join(sorted(names))}
+    _, ignored, _ = ask(proxy, "messages", headers=headers)
+    assert ignored == names
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_log_probabilities_of_emulated_calls_have_no_effect_and_are_named(
+    proxy: str, upstream: ScriptedUpstream, api: str
+) -> None:
+    upstream.reply("Hi.")
+    wanted = {
+        "chat": {"logprobs": True, "top_logprobs": 2},
+        "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+    }
+    status, ignored, _ = ask(proxy, api, with_tools=True, **wanted[api])
+    assert (status, ignored) == (200, {"logprobs", "top_logprobs"})
+
+
+HIDDEN_STATE = {
+    "Keep_Alive": 0, "n_ctx": 1, "lora_adapters": [], "extra_key": "k", "Options": {"NUM_CTX": 1, "top_k": 1},
+    "chat_template_kwargs": {"chat_template": "{{ 1 }}", "tokenize": True, "enable_thinking": False},
+    "extra_body": {"cache_salt": "s", "a": 1},
+}  # fmt: skip
+SHOWN_STATE = {
+    "Options": {"top_k": 1}, "chat_template_kwargs": {"enable_thinking": False}, "extra_body": {"a": 1}
+}  # fmt: skip
+NAMED_STATE = {
+    "Keep_Alive", "n_ctx", "lora_adapters", "extra_key", "Options.NUM_CTX", "extra_body.cache_salt",
+    "chat_template_kwargs.chat_template", "chat_template_kwargs.tokenize",
+}  # fmt: skip
+
+
+def check_state(sent: Any, header: str) -> None:
+    assert {name: sent.get(name) for name in SHOWN_STATE} == SHOWN_STATE
+    assert not sent.keys() & HIDDEN_STATE.keys() - SHOWN_STATE.keys()
+    assert {*header.split(", ")} == NAMED_STATE
+
+
+@every_api
+def test_with_client_keys_no_spelling_and_no_object_hides_what_the_server_keeps(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, api: str
+) -> None:
+    """vLLM read a template in `chat_template_kwargs`, and servers in Go ignore the case of names."""
+    url = start_proxy(client_keys=("a",), pass_fields=("*",))
+    upstream.reply("Hi.")
+    path, body = REQUESTS[api]
+    _, found, _ = send(f"{url}{path}", {**body, **HIDDEN_STATE}, {"authorization": "Bearer a"})
+    check_state(upstream.requests[0], found["x-emulator-ignored"])
+
+
+def test_with_client_keys_no_request_that_is_passed_on_changes_what_the_server_keeps(
+    start_proxy: StartProxy,
+) -> None:
+    with other_endpoints() as server:
+        url = start_proxy(base_url=server.base_url, client_keys=("a",))
+        body = {"model": "m", "input": "Hi", **HIDDEN_STATE}
+        _, found, _ = fetch(f"{url}/v1/embeddings", body, {"authorization": "Bearer a"})
+    [sent] = [body for _, path, _, body in server.asked if path == "/v1/embeddings"]
+    check_state(json.loads(sent), found["x-emulator-ignored"])
+
+
+def test_with_client_keys_a_body_that_only_other_parsers_read_is_refused(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    url = start_proxy(client_keys=("a",))
+    headers = {"authorization": "Bearer a", "content-type": "application/json"}
+    body = b'{"model": "m", "prompt": "Hi", "x": NaN, "keep_alive": -1}'
+    status, _, _ = fetch(f"{url}/v1/completions", body, headers)
+    assert (status, upstream.requests) == (400, [])
+
+
 OUTPUT = {"content": [], "output": [], "role": "user", "approve": True}
 
 
@@ -275,11 +424,31 @@ def test_tools_without_effect_are_named(proxy: str, upstream: ScriptedUpstream, 
         status, headers, _ = send(f"{proxy}{path}", {**body, "tools": tools})
         assert status == 200
         assert {*headers["x-emulator-dropped-tools"].split(", ")} == kinds_sent
-    applied = {"bash_20250124", "memory_20250818", "text_editor_20250728", "local_shell", "shell"}
-    tools = [{"type": kind, "name": kind} for kind in sorted(applied & table.keys())]
-    status, headers, answer = send(f"{proxy}{path}", {**body, "tools": tools})
-    assert status == 200, answer
-    assert "x-emulator-dropped-tools" not in headers
+
+
+APPLIED_TOOLS: dict[str, dict[str, Any]] = {
+    "custom": {"input_schema": {"type": "object"}},
+    "namespace": {"name": "crm", "tools": [{"type": "function", **TOOL}]},
+    "code_interpreter": {"container": {"type": "auto"}},
+    "mcp": {"server_label": "lib", "server_url": "https://mcp.example/"},
+    "mcp_toolset": {"mcp_server_name": "lib"},
+    "programmatic_tool_calling": {},
+}
+"""What a type needs besides a name."""
+
+
+@pytest.mark.parametrize("table", [responses_wire.TOOLS, anthropic_wire.TOOLS])
+def test_tools_with_effect_are_not_dropped(
+    proxy: str, upstream: ScriptedUpstream, table: Table
+) -> None:
+    """A type that its table called applied could have been dropped."""
+    upstream.default = "Hi."
+    path, body = REQUESTS["responses" if table is responses_wire.TOOLS else "messages"]
+    for kind in (kind for kind, decision in table.items() if decision is APPLIED):
+        tool = {"type": kind, "name": kind, **APPLIED_TOOLS.get(kind, {})}
+        _, headers, answer = send(f"{proxy}{path}", {**body, "tools": [tool]})
+        assert "x-emulator-dropped-tools" not in headers, (kind, answer)
+        assert "not supported" not in str(answer), (kind, answer)
 
 
 def test_blocks_of_an_answer_without_effect_are_named_and_of_a_user_refused(

@@ -88,7 +88,7 @@ def answer(
 
 def count_tokens(
     pipeline: Pipeline, request: CountRequest, client: str = "", betas: str = ""
-) -> Json:
+) -> tuple[Json, Omitted]:
     """Estimate the tokens of the prompt, including the tools, without the model's tokenizer.
 
     Raises `BadRequest` or `NotFound`.
@@ -96,11 +96,12 @@ def count_tokens(
     offered = request.offered_tools()
     try:
         chat = chat_request(request, betas=betas)
-        counted: Json = {"input_tokens": pipeline.prompt_tokens(pipeline.read(chat, client))}
+        answer_request = pipeline.read(chat, client)
+        counted: Json = {"input_tokens": pipeline.prompt_tokens(answer_request)}
         if request.context_management is not None:
             whole = pipeline.read(chat.model_copy(update={"context_rules": None}), client)
             original = {"original_input_tokens": pipeline.prompt_tokens(whole)}
             counted["context_management"] = original
-        return counted
+        return counted, answer_request.omitted
     except EmulatorError as error:
         raise at_client_place(error, request, offered) from error

@@ -144,12 +144,12 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
     Raises `BadRequest`, which names the place.
     """
     fields: Json = {"model": request.model, "messages": _messages(request, stored)}
+    sent = {name: getattr(request, name) for name in request.model_fields_set}
+    fields |= upstream_fields(FIELDS, sent | (request.model_extra or {}))
+    answers = (m.content for m in request.messages if m.role == "assistant")
+    ignored = (*ignored_betas(betas), *ignored_blocks(answers))
+    fields["ignored"] = (*fields["ignored"], *ignored)
     if isinstance(request, MessagesRequest):
-        sent = {name: getattr(request, name) for name in request.model_fields_set}
-        fields |= upstream_fields(FIELDS, sent | (request.model_extra or {}))
-        answers = (m.content for m in request.messages if m.role == "assistant")
-        ignored = (*ignored_betas(betas), *ignored_blocks(answers))
-        fields["ignored"] = (*fields["ignored"], *ignored)
         fields["stream"] = request.stream
         fields["max_tokens"] = request.max_tokens or 1
     if request.context_management is not None:

@@ -29,12 +29,27 @@ FIELDS: Table = {
     "thread": APPLIED,
     "compaction": APPLIED,
     "context_management": APPLIED,
-    "betas": APPLIED,
     "max_tokens": passed("max_tokens"),
     "temperature": passed("temperature"),
     "top_p": passed("top_p"),
     "top_k": passed("top_k"),
     "stop_sequences": passed("stop"),
+    **dict(
+        decisions(
+            "compaction.instructions compaction.type container.id context_management.edits "
+            "output_config.effort output_config.format output_format.schema output_format.type "
+            "thinking.display thinking.type thread.previous_message_id thread.type "
+            "tool_choice.disable_parallel_tool_use tool_choice.name tool_choice.type",
+            APPLIED,
+        )
+    ),
+    **dict(
+        decisions(
+            "container.skills output_config.task_budget thinking.block_binding thinking.budget_tokens",
+            IGNORED,
+        )
+    ),
+    "betas": IGNORED,  # the SDK sends it as a header
     "cache_control": IGNORED,
     "metadata": IGNORED,
     "service_tier": IGNORED,

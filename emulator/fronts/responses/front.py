@@ -178,24 +178,30 @@ class ResponseFront:
 
         return save_both
 
-    def input_tokens(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
+    def input_tokens(
+        self, client: str, request: ResponseRequest, input_items: list[Json]
+    ) -> tuple[Json, Omitted]:
         """Estimate the tokens of the prompt. Raises as `answer`."""
         answer_request = self._read(client, request, input_items).answer_request
         tokens = self.pipeline.prompt_tokens(answer_request)
-        return {"object": "response.input_tokens", "input_tokens": tokens}
+        counted = {"object": "response.input_tokens", "input_tokens": tokens}
+        return counted, answer_request.omitted
 
-    def compact(self, client: str, request: ResponseRequest, input_items: list[Json]) -> Json:
+    def compact(
+        self, client: str, request: ResponseRequest, input_items: list[Json]
+    ) -> tuple[Json, Omitted]:
         """Replace the conversation with the user's messages and the model's summary. Raises
         `EmulatorError`."""
         read = self._read(client, request, input_items, compacts=True)
         text, usage = summary.collected(read.answer)
-        return {
+        compacted = {
             "id": new_id("resp_"),
             "object": "response.compaction",
             "created_at": int(time.time()),
             "output": compaction.compacted([*read.history, *read.input_items], text),
             "usage": usage_json(usage),
         }
+        return compacted, read.answer_request.omitted
 
     def _read(
         self,

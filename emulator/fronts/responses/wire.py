@@ -41,6 +41,21 @@ FIELDS: Table = {
     "access_programs": IGNORED,
     "image": IGNORED,
     "stream_id": IGNORED,
+    **dict(
+        decisions(
+            "conversation.id prompt_cache_options.prewarm reasoning.effort reasoning.generate_summary "
+            "reasoning.summary text.format text.verbosity tool_choice.function tool_choice.mode "
+            "tool_choice.name tool_choice.server_label tool_choice.tools tool_choice.type",
+            APPLIED,
+        )
+    ),
+    **dict(
+        decisions(
+            "prompt_cache_options.comparison_response_id prompt_cache_options.mode prompt_cache_options.ttl "
+            "reasoning.context reasoning.mode stream_options.include_obfuscation",
+            IGNORED,
+        )
+    ),
     "prompt": refused("Prompt templates are not supported; send input and instructions."),
     "moderation": refused("Moderation is not supported; remove moderation."),
 }

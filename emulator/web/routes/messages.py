@@ -20,6 +20,7 @@ from emulator.web.routes.replies import (
     parsed_body,
     plain_answer,
     streamed_answer,
+    with_omitted,
 )
 from emulator.web.routes.streaming import Frames
 
@@ -50,7 +51,8 @@ def add_routes(api: Blueprint, pipeline: Pipeline, threads: Threads, settings: S
     @api.post("/messages/count_tokens")
     def count_message_tokens() -> Response:
         count_request = parsed(CountRequest)
-        return json_reply(count_tokens(pipeline, count_request, client(), _betas()))
+        counted, omitted = count_tokens(pipeline, count_request, client(), _betas())
+        return with_omitted(json_reply(counted), omitted)
 
 
 def _betas() -> str:

@@ -8,13 +8,14 @@ from fnmatch import fnmatchcase
 from flask import Blueprint, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 
+from emulator.conversation.answer_request import Omitted
 from emulator.core.errors import MethodNotAllowed, NotFound
 from emulator.settings.settings import Settings
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.upstreams import Upstreams
 from emulator.web.middleware import doors
 from emulator.web.middleware.in_flight import current
-from emulator.web.routes.replies import client
+from emulator.web.routes.replies import client, with_omitted
 
 
 def add_routes(
@@ -40,7 +41,8 @@ def add_routes(
         response = upstreams.pass_on(
             PassedOnRequest(request.method, rest, request.query_string, headers, body), client()
         )
-        return Response(response.body, response.status, [*response.headers.items()])
+        reply = Response(response.body, response.status, [*response.headers.items()])
+        return with_omitted(reply, Omitted(names=response.ignored))
 
 
 def _other_method() -> str:

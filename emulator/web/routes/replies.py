@@ -119,9 +119,25 @@ class _StreamResponse(Response):
         return body
 
 
+_MAX_NAMES = 100
+"""In a header."""
+
+
 def _as_header(names: Sequence[str]) -> str:
-    """At most 16 names, and no text that is not a name."""
-    return ", ".join(re.sub(r"[^\w.-]", "_", name[:64], flags=re.ASCII) for name in names[:16])
+    """No text that is not a name."""
+    listed = (re.sub(r"[^\w.-]", "_", name[:64], flags=re.ASCII) for name in names[:_MAX_NAMES])
+    return ", ".join(listed)
+
+
+def with_omitted(response: Response, omitted: Omitted) -> Response:
+    """Add the headers that name what of the request has no effect, and return the response."""
+    for header, names in (
+        ("x-emulator-dropped-tools", omitted.tools),
+        ("x-emulator-ignored", omitted.names),
+    ):
+        if names:
+            response.headers[header] = _as_header(names)
+    return response
 
 
 def with_answer_headers(response: Response, first: object, omitted: Omitted) -> Response:
@@ -130,13 +146,14 @@ def with_answer_headers(response: Response, first: object, omitted: Omitted) -> 
     ``first`` is the answer's first event, or None if it did not arrive in time.
     """
     trace = traces.current.get()
+    if isinstance(first, UpstreamAccepted):
+        omitted = omitted._replace(names=(*omitted.names, *first.ignored))
+    with_omitted(response, omitted)
     if omitted.names and trace is not None:
         listed = _as_header(omitted.names)
         trace.add_note("ignored-fields", f"These fields and betas have no effect: {listed}.")
     notes = () if trace is None else tuple(dict.fromkeys(one.kind for one in trace.notes))
     named: dict[str, tuple[str, ...]] = {
-        "x-emulator-dropped-tools": omitted.tools,
-        "x-emulator-ignored": omitted.names,
         "x-emulator-notes": notes[:_MAX_NOTES],
         "x-emulator-unavailable-tools": trace.unavailable_servers if trace is not None else (),
     }

@@ -28,6 +28,7 @@ from emulator.web.routes.replies import (
     stream_reply,
     streamed_answer,
     with_answer_headers,
+    with_omitted,
 )
 from emulator.web.routes.streaming import Frames
 
@@ -90,11 +91,13 @@ class _Routes:
 
     def count_input_tokens(self) -> Response:
         count_request, input_items = self._parsed(model="any")
-        return json_reply(self.front.input_tokens(client(), count_request, input_items))
+        counted, omitted = self.front.input_tokens(client(), count_request, input_items)
+        return with_omitted(json_reply(counted), omitted)
 
     def compact_response(self) -> Response:
         compact_request, input_items = self._parsed()
-        return json_reply(self.front.compact(client(), compact_request, input_items))
+        compacted, omitted = self.front.compact(client(), compact_request, input_items)
+        return with_omitted(json_reply(compacted), omitted)
 
     def retrieve_response(self, response_id: str) -> Response:
         code_outputs = _includes_code_outputs()
