@@ -28,7 +28,6 @@ from emulator.answering.request_trace import record_question, record_way, report
 from emulator.answering.ways.way import PromptInputs
 from emulator.conversation.answer_request import AnswerRequest, read_request
 from emulator.conversation.billing_line import without_billing_lines
-from emulator.conversation.call_policy import INTERPRETER
 from emulator.conversation.call_results import matched_results
 from emulator.conversation.context import AppliedEdit, edited, without_replaced
 from emulator.conversation.deferred_tools import DeferredTools, defer_tools, tool_tokens
@@ -39,7 +38,7 @@ from emulator.conversation.hosted_offer import (
     with_offered_names,
 )
 from emulator.core import metrics
-from emulator.core.errors import BadRequest, NotFound, UpstreamFailed
+from emulator.core.errors import BadRequest, UpstreamFailed
 from emulator.core.events import (
     AnswerEvent,
     Finish,
@@ -373,15 +372,9 @@ def without_output(events: Iterator[AnswerEvent], reason: FinishReason) -> Itera
 
 
 def _check_container(interpreter: Interpreter, request: AnswerRequest) -> None:
-    """Raises `NotFound` with its place if the client has no such container."""
-    if not isinstance(request.interpreter, str):
-        return
-    try:
+    """Raises `NotFound` if the client has no such container."""
+    if isinstance(request.interpreter, str):
         interpreter.containers.get(request.client, request.interpreter)
-    except NotFound as error:
-        kinds = [tool.get("type") for tool in request.chat.tools or ()]
-        place = f"tools[{kinds.index(INTERPRETER)}].container"
-        raise replace(error, param=place) from error
 
 
 def _is_output(event: AnswerEvent) -> bool:

@@ -27,7 +27,7 @@ from emulator.core.events import (
 from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
-from emulator.rendering.transcript import with_one_system
+from emulator.rendering.transcript import with_one_system, without_developer
 from emulator.reply.beside_words import beside_words
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
@@ -223,8 +223,4 @@ def _relayed_messages(request: AnswerRequest) -> list[dict[str, Any]]:
         return model_history(chat.messages, NO_TOOLS)
     if not request.profile.plain:
         return [message.model_dump(exclude_unset=True) for message in chat.messages]
-    sent = [message.plain.model_dump(exclude_unset=True) for message in chat.messages]
-    for fields in sent:
-        if fields["role"] == "developer":
-            fields["role"] = "system"
-    return sent
+    return without_developer([m.plain.model_dump(exclude_unset=True) for m in chat.messages])

@@ -139,8 +139,9 @@ _MAY_REASON = re.compile(
 """Model families in which some chat templates open the reasoning."""
 
 
-_ONE_SYSTEM = re.compile("qwen", re.IGNORECASE)
-"""Families with chat templates that refuse a second one ("System message must be at the beginning.")."""
+_ONE_SYSTEM = re.compile("qwen|gemma|mistral|mixtral|ministral", re.IGNORECASE)
+"""Families with chat templates that refuse a second one ("System message must be at the beginning.",
+"Conversation roles must alternate")."""
 
 
 def keeps_later_system(profile: Profile, model: str) -> bool:

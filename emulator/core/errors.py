@@ -49,6 +49,22 @@ class EmulatorError(Exception):
         }
 
 
+def place_of(value: object, text: str) -> str | None:
+    """Where ``text`` is a field, or in a list, of a request's JSON: ``input[0].content[1].file_id``."""
+    waiting: list[tuple[str, object]] = [("", value)]
+    while waiting:
+        place, found = waiting.pop()
+        if found == text:
+            return place
+        if isinstance(found, dict):
+            inside = [(f"{place}.{name}" if place else name, one) for name, one in found.items()]
+        else:
+            listed = found if isinstance(found, list) else ()
+            inside = [(f"{place}[{n}]", one) for n, one in enumerate(listed)]
+        waiting += reversed(inside)
+    return None
+
+
 def moved_place(place: str, places: Mapping[str, str]) -> str:
     """Return the client's place for ``place`` in a converted request (``tools[1].function.name``).
 
@@ -91,9 +107,18 @@ class Forbidden(EmulatorError):
     type = "invalid_request_error"
 
 
+@dataclass(eq=False)
 class NotFound(EmulatorError):
+    subject: str = ""
+    """The id that names nothing, by which `placed` finds it."""
+
     status = 404
     type = "invalid_request_error"
+
+    def placed(self, request: object) -> Self:
+        """The same error, with the place of the id in the ``request``'s JSON, if it is there."""
+        place = place_of(request, self.subject) if self.subject else None
+        return self if place is None else replace(self, param=place)
 
 
 class MethodNotAllowed(EmulatorError):

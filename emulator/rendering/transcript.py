@@ -119,18 +119,31 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 def with_one_system(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Join system messages at the beginning; later ones become the user's, where they are, so that the prefix
-    of the prompt stays."""
+    of the prompt stays. They join the user's messages next to them: roles must alternate."""
     changed: list[ModelMessage] = []
+    was_system = False
     for message in messages:
         is_system = message["role"] in ("system", "developer")
-        if is_system and len(changed) == 1 and changed[0]["role"] == "system":
-            content = joined(changed[0]["content"], message["content"])
-            changed[0] = {"role": "system", "content": content}
-        elif is_system:
-            changed.append({**message, "role": "user" if changed else "system"})
+        role = message["role"]
+        if is_system:
+            is_first = not changed or (len(changed) == 1 and changed[0]["role"] == "system")
+            role = "system" if is_first else "user"
+        joins = (is_system or was_system) and role in ("system", "user")
+        if joins and changed and changed[-1]["role"] == role:
+            content = joined(changed[-1]["content"], message["content"])
+            changed[-1] = {**changed[-1], "content": content}
         else:
-            changed.append(message)
+            changed.append({**message, "role": role})
+        was_system = is_system
     return changed
+
+
+def without_developer(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The developer role becomes system, which every chat template knows."""
+    return [
+        {**message, "role": "system"} if message["role"] == "developer" else message
+        for message in messages
+    ]
 
 
 def joined(first: Any, second: Any) -> Any:

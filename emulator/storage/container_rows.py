@@ -171,11 +171,16 @@ def remove(rows: Queries, container_id: str) -> bool:
 
 
 def not_found(container_id: str) -> NotFound:
-    return NotFound(f"Container {container_id!r} not found.", "container_id", "container_not_found")
+    return _unusable(container_id, "not found", "container_not_found")
 
 
 def expired(container_id: str) -> NotFound:
-    return NotFound(f"Container {container_id!r} has expired.", "container_id", "container_expired")
+    return _unusable(container_id, "has expired", "container_expired")
+
+
+def _unusable(container_id: str, why: str, code: str) -> NotFound:
+    message = f"Container {container_id!r} {why}."
+    return NotFound(message, "container_id", code, subject=container_id)
 
 
 def _container(row: Sequence[Any]) -> Container:

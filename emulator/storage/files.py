@@ -194,4 +194,4 @@ def _name_problem(name: str) -> str | None:
 
 
 def _not_found(file_id: str) -> NotFound:
-    return NotFound(f"No such File object: {file_id}", "file_id", "file_not_found")
+    return NotFound(f"No such File object: {file_id}", "file_id", "file_not_found", subject=file_id)

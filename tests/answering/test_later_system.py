@@ -23,6 +23,8 @@ CONVERSATION: list[Any] = [
 KEEPS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "by default": ("m", {}, True),
     "Qwen": ("Qwen/Qwen3.5-27B", {}, False),
+    "Gemma": ("google/gemma-3-27b-it", {}, False),
+    "Mistral": ("mistralai/Ministral-3-8B", {}, False),
     "a profile that keeps them": ("qwen3", {"later_system": True}, True),
     "a profile that does not": ("m", {"later_system": False}, False),
 }
@@ -48,8 +50,9 @@ def test_later_system_messages_are_kept_or_the_users(
     first, second = (request["messages"] for request in upstream.requests)
     roles = [message["role"] for message in first]
     assert (roles.count("system") + roles.count("developer") == 1) is not keeps
+    assert "developer" not in roles
     if not keeps:
-        assert roles[0] == "system"
+        assert roles == ["system", "user", "assistant", "user"]
         assert all(words in first[0]["content"] for words in ("Be kind.", "Be brief."))
     assert "The user is in Oslo." in str(first[2:])
     assert broken_prefixes([{"messages": first}, {"messages": second}]) == []

@@ -599,3 +599,19 @@ def test_fields_that_upstreams_do_not_support_are_emulated(
     )
     assert status == 200
     assert not {"tools", "functions"} & upstream.requests[0].keys()
+
+
+def test_the_faults_of_a_call_in_markup_are_sentences(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """The model and the client read the representation of a Python object."""
+    url = start_proxy(tools="native", repair_attempts=1)
+    markup = '<tool_call>\n{"name": "get_weather", "arguments": {"town": 1}}\n</tool_call>'
+    upstream.default = frames({"content": markup}, finish="stop")
+    body = {"model": "m", "messages": QUESTION, "tools": TOOLS, "tool_choice": "required"}
+    status, _, answer = send(f"{url}/v1/chat/completions", body)
+    asked = upstream.requests[1]["messages"][-1]["content"]
+    assert status == 502
+    for words in (asked, answer["error"]["message"]):
+        assert 'unknown argument "town"' in words
+        assert "Diagnostic(" not in words

@@ -201,7 +201,7 @@ BAD_CONTAINERS: list[tuple[Any, int, str | None]] = [
     ({"name": "x", "memory_limit": "2g"}, 400, "memory_limit"),
     ({"name": "x", "memory_limit": "16g"}, 400, "memory_limit"),
     ({"name": "x", "file_ids": "file-1"}, 400, "file_ids"),
-    ({"name": "x", "file_ids": ["file-1"]}, 404, "file_id"),
+    ({"name": "x", "file_ids": ["file-1"]}, 404, "file_ids[0]"),
     ({"name": "x", "network_policy": {"type": "allowlist"}}, 400, "network_policy.type"),
     ({"name": "x", "skills": [{}]}, 400, "skills"),
     ({"name": "x", "approval": "maybe"}, 400, "approval"),

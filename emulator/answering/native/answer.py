@@ -15,8 +15,9 @@ from emulator.core import metrics
 from emulator.core.events import RelayedChunk, UpstreamAccepted
 from emulator.programs.driver import Driver
 from emulator.programs.sandbox_errors import translate_sandbox_errors
+from emulator.reading import diagnostics
 from emulator.reading.reply_splitter import ReasoningStart
-from emulator.rendering.transcript import ModelMessage, render, with_one_system
+from emulator.rendering.transcript import ModelMessage, render, with_one_system, without_developer
 from emulator.reply.call_assembly import CallChecker
 from emulator.reply.draft import Draft
 from emulator.reply.judge import Judge
@@ -77,6 +78,8 @@ def native_request(
         | ({"reasoning_content": message.reasoning} if message.reasoning else {})
         for message in (one.plain if profile.plain else one for one in valid)
     ]
+    if profile.plain:
+        messages = without_developer(messages)
     if not request.keeps_later_system:
         messages = with_one_system(messages)
     return messages, profile.rename_fields(fields) | {"stream_options": {"include_usage": True}}
@@ -215,7 +218,7 @@ def _repair_messages(turn: NativeTurn, verdict: UnusableReply) -> list[ModelMess
 
 def _diagnostics(verdict: UnusableReply) -> str:
     found = verdict.facts.get("diagnostics") or ""
-    return found if isinstance(found, str) else "\n".join(map(str, found))
+    return found if isinstance(found, str) else diagnostics.render(found)
 
 
 def _is_output(chunk: Chunk) -> bool:

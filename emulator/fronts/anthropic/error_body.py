@@ -27,7 +27,9 @@ _ERRORS = {
 def error_body(error: EmulatorError, request_id: str | None = None) -> dict[str, Any]:
     kind = _ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     message = error.message
-    if error.param:  # this API writes ``tools.0.name``
+    if error.param:
+        # This API has no field for the place, and writes ``tools.0.name``.
+        message = message if error.param in message else f"{error.param}: {message}"
         message = message.replace(error.param, _INDEX.sub(r".\1", error.param))
     if error.code == CONTEXT_CODE:
         # Anthropic's words, by which its clients know when to shorten the history.

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -174,17 +173,11 @@ def chat_request(request: CountRequest, stored: int = 0, betas: str = "") -> Cha
 def at_client_place(
     error: EmulatorError, request: CountRequest, offered: ChangedTools
 ) -> EmulatorError:
-    """Make an error about the chat request name the place in the client's own request.
-
-    This API's errors have no field for the place, so the message names it.
-    """
+    """Make an error about the chat request name the place in the client's own request."""
     moved = error.moved(_client_places(request, offered))
-    message = moved.message
-    if moved.param and moved.param not in message:
-        message = f"{moved.param}: {message}"
     if isinstance(moved, FailedDependency):  # a 400 at Anthropic
-        return BadRequest(message, moved.param, moved.code)
-    return replace(moved, message=message)
+        return BadRequest(moved.message, moved.param, moved.code)
+    return moved
 
 
 def _client_places(request: CountRequest, offered: ChangedTools) -> Json:

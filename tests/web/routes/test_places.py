@@ -152,6 +152,65 @@ FILES_AND_CONTAINERS: dict[str, tuple[str, Any, int, str]] = {
         {"messages": HELLO, "tools": [ANTHROPICS], "container": "cntr_unknown"},
         *(404, "container: "),
     ),
+    "a chat's uploaded file": (
+        PATHS[0],
+        {"messages": with_part({"type": "file", "file": {"file_id": "file-unknown"}})},
+        *(404, "messages[1].content[1].file.file_id"),
+    ),
+    "a response's uploaded file": (
+        PATHS[1],
+        {"input": with_part({"type": "input_file", "file_id": "file-unknown"})},
+        *(404, "input[1].content[1].file_id"),
+    ),
+    "a response's uploaded picture": (
+        PATHS[1],
+        {"input": with_part({"type": "input_image", "file_id": "file-unknown"})},
+        *(404, "input[1].content[1].file_id"),
+    ),
+    "a message's uploaded file": (
+        PATHS[2],
+        {
+            "messages": with_part(
+                {"type": "document", "source": {"type": "file", "file_id": "file-unknown"}}
+            )
+        },
+        *(404, "messages.1.content.1.source.file_id: "),
+    ),
+    "a message's upload to a container": (
+        PATHS[2],
+        {
+            "messages": with_part({"type": "container_upload", "file_id": "file-unknown"}),
+            "tools": [ANTHROPICS],
+        },
+        *(404, "messages.1.content.1.file_id: "),
+    ),
+    "a new container's file": (
+        PATHS[1],
+        {
+            "input": HELLO,
+            "tools": [
+                SPACE,
+                {
+                    "type": "code_interpreter",
+                    "container": {"type": "auto", "file_ids": ["file-unknown"]},
+                },
+            ],
+        },
+        *(404, "tools[1].container.file_ids[0]"),
+    ),
+    "a shell's container": (
+        PATHS[1],
+        {
+            "input": HELLO,
+            "tools": [
+                {
+                    "type": "shell",
+                    "environment": {"type": "container_reference", "container_id": "cntr_unknown"},
+                }
+            ],
+        },
+        *(404, "tools[0].environment.container_id"),
+    ),
 }
 
 
