@@ -103,6 +103,9 @@ test-agents-all: env-dev env-supply ## test all coding agents -> docs/compatibil
 	@$(call all-programs,agents)
 test-frameworks: env-dev env-supply ## test all agent frameworks -> docs/compatibility.md
 	@$(call all-programs,frameworks)
+test-newest-sdks: env-dev ## compare the decisions about the wire with the newest openai and anthropic packages
+	@rm -rf build/newest && $(PY) -m pip install --quiet --no-deps --target build/newest openai anthropic
+	@PYTHONPATH=build/newest $(PYTEST) tests/fronts/test_wire.py $(ARGS)
 test-mcp: env-dev env-mcp ## test MCP servers: well-behaved, faulty, and published ones (docs/mcp.md)
 	@MCP_SERVERS="$(abspath .venv-mcp)/bin" $(PYTEST) tests/hosted/test_mcp_servers.py tests/hosted/test_mcp_over_http.py tests/hosted/test_published_servers.py tests/hosted/test_mcp_conformance.py $(ARGS)
 
