@@ -2,8 +2,9 @@
 
     answers ── a statement has no answer in time ──► fails, except for its probes ── one succeeds ──► answers
 
-What fails by itself is a part: the server (or the file), or a table that another session has locked. Without
-this, each statement of a request would wait for its own deadline.
+What fails by itself is a part: the server (or the file), a table that another session has locked, or a lock.
+Without this, each statement of a request would wait for its own deadline. A probe waits `PROBE_SECONDS` at
+most: it belongs to a request, which may be the only one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 
 RETRY_SECONDS = 1.0
 """Clients that retry give up after about 1.5 s."""
+PROBE_SECONDS = 0.3
 
 
 class DatabaseFailed(Exception):
@@ -33,17 +35,19 @@ class Availability:
         self._probes: dict[str, float] = {}
         """The failing parts, and when each may be tried again."""
 
-    def check(self, part: str) -> None:
-        """Raises `DatabaseFailed` if ``part`` fails, unless the caller is its next probe."""
+    def is_probe(self, part: str) -> bool:
+        """Whether the caller's statement tries ``part`` again. Raises `DatabaseFailed` if ``part`` fails and
+        the caller is not its next probe."""
         if not self._probes:
-            return
+            return False
         with self._lock:
             now = time.monotonic()
             if (probe := self._probes.get(part)) is None:
-                return
+                return False
             if now < probe:
                 raise DatabaseFailed(f"it did not answer less than {RETRY_SECONDS:g} s ago")
             self._probes[part] = now + RETRY_SECONDS
+            return True
 
     def report_failure(self, part: str) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
-from emulator.core.errors import StoreUnavailable
+from emulator.core.errors import StorageFailed, StoreUnavailable
 from emulator.database.availability import Availability, DatabaseFailed
 
 SECONDS = 1.0
@@ -16,11 +16,14 @@ SECONDS = 1.0
 
 @contextmanager
 def database_failures(problem: str) -> Iterator[None]:
-    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the database."""
+    """Raises `StoreUnavailable` with ``problem`` if the block cannot use the database, or `StorageFailed` if
+    that does not pass: its disk is full or failed."""
     try:
         yield
     except DatabaseFailed as error:
-        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
+        if error.passes:
+            raise StoreUnavailable(f"{problem} at the moment: {error}") from error
+        raise StorageFailed(f"{problem}: {error}") from error
 
 
 class Result(NamedTuple):

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 
 from emulator.database.availability import DatabaseFailed
-from emulator.database.database import SECONDS
 
 
 class Pool:
@@ -19,13 +18,13 @@ class Pool:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
 
-    def take(self, seconds: float = SECONDS) -> sqlite3.Connection:
+    def take(self, seconds: float) -> sqlite3.Connection:
         """A connection, which `give` must follow.
 
         Raises `DatabaseFailed` if none is free for ``seconds``, and what connecting raises.
         """
         if not self._free.acquire(timeout=max(0.0, seconds)):
-            raise DatabaseFailed(f"all connections were in use for {SECONDS:g} s")
+            raise DatabaseFailed(f"all connections were in use for {seconds:g} s")
         try:
             return self._idle.pop()
         except IndexError:

@@ -12,17 +12,19 @@ a statement ran whose connection broke is unknown, so it is not repeated here.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import select
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import structlog
 
-from emulator.database.availability import RETRY_SECONDS, DatabaseFailed
+from emulator.database.availability import PROBE_SECONDS, RETRY_SECONDS, DatabaseFailed
 from emulator.database.database import Database, Result, Rows
 from emulator.database.watchdog import Watchdog
 
@@ -41,6 +43,7 @@ _CONFIGURE = (
     f"SET lock_timeout = '{_LOCK_SECONDS}s'; SET statement_timeout = '{_STATEMENT_SECONDS}s'; "
     f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
 )
+_HURRY = f"SET lock_timeout = '{1000 * PROBE_SECONDS:.0f}ms'"
 _BEGIN = (
     "BEGIN; SELECT pg_advisory_xact_lock({lock}), extract(epoch FROM clock_timestamp())::float8"
 )
@@ -52,7 +55,9 @@ _ALIVE = {
 }
 """A database whose machine has vanished is noticed within seconds (libpq, 32.1.2)."""
 _SERVER = "server"
-_TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)")
+_TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)\b(?!\()")
+_SHARE = 18
+"""Of the connections, those that may wait for one table or lock: the others are for the rest."""
 
 
 class Postgres(Database):
@@ -67,6 +72,9 @@ class Postgres(Database):
             message = "postgresql:// needs psycopg: pip install 'psycopg[binary,pool]'"
             raise DatabaseFailed(message) from error
         super().__init__()
+        self._hurried: set[Any] = set()
+        """The connections on which a probe has changed the time to wait for locks."""
+        self._shares: dict[str, threading.BoundedSemaphore] = {}
         self._psycopg: Any = psycopg
         self._now = now
         self._watchdog = Watchdog(_SILENT_SECONDS)
@@ -86,22 +94,21 @@ class Postgres(Database):
         )
 
     def execute(self, query: str, values: Mapping[str, Any], *, writes: bool) -> Result:  # noqa: ARG002
-        with self._connection() as connection:
-            return self._execute(connection, query, values)
+        _, table = _translated(query)
+        with self._share(table), self._connection() as execute:
+            return execute(query, values)
 
     @contextmanager
     def transaction(self, lock: str = "") -> Iterator[Rows]:
-        with self._connection() as connection:
+        part = f"lock {lock}"
+        with self._share(part), self._connection() as execute:
             try:
-                begun = self._execute(connection, _BEGIN.format(lock=_lock_number(lock)), {})
-                yield Rows(
-                    lambda query, values: self._execute(connection, query, values),
-                    float(begun.rows[0][1]),
-                )
-                self._execute(connection, "COMMIT", {})
+                begun = execute(_BEGIN.format(lock=_lock_number(lock)), {}, part)
+                yield Rows(execute, float(begun.rows[0][1]))
+                execute("COMMIT", {})
             except BaseException:
                 with suppress(self._psycopg.Error):  # then its connection is closed
-                    self._execute(connection, "ROLLBACK", {})
+                    execute("ROLLBACK", {})
                 raise
 
     def now(self) -> float:
@@ -129,41 +136,77 @@ class Postgres(Database):
             raise
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        """A connection for the block. Raises `DatabaseFailed` if it or the block fails."""
-        self.availability.check(_SERVER)
+    def _share(self, part: str) -> Iterator[None]:
+        """One of the connections that may be used for ``part``. Raises `DatabaseFailed`."""
+        share = self._shares.setdefault(part, threading.BoundedSemaphore(_SHARE))
+        if not share.acquire(timeout=_CONNECT_SECONDS):
+            raise DatabaseFailed(f"{_SHARE} other statements wait")
+        try:
+            yield
+        finally:
+            share.release()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Callable[..., Result]]:
+        """What executes statements on one connection. Raises `DatabaseFailed` if it or the block fails."""
+        is_probe = self.availability.is_probe(_SERVER)
         connection = None
         try:
-            with self._pool.connection() as connection:
-                yield connection
-        except self._psycopg.Error as error:
-            if connection is None or connection.closed:
+            with self._pool.connection(PROBE_SECONDS if is_probe else None) as connection:
+                try:
+                    yield partial(self._execute, connection, hurries=is_probe)
+                finally:
+                    if connection in self._hurried:
+                        self._hurried.discard(connection)
+                        self._configure(connection)
+        except (self._psycopg.Error, UnicodeEncodeError) as error:
+            is_lost = not self._is_busy() if connection is None else connection.closed
+            if is_lost:
                 self.availability.report_failure(_SERVER)
             # Only in the log: the driver's message has addresses and user names.
             log.warning("database", reason=str(error))
-            is_full = isinstance(error, self._psycopg.errors.DiskFull)
+            lasts = isinstance(error, self._psycopg.errors.DiskFull | UnicodeEncodeError)
             name = type(error).__name__
-            raise DatabaseFailed(f"PostgreSQL: {name}", passes=not is_full) from error
+            raise DatabaseFailed(f"PostgreSQL: {name}", passes=not lasts) from error
         self.availability.report_success(_SERVER)
 
-    def _execute(self, connection: Any, query: str, values: Mapping[str, Any]) -> Result:
+    def _is_busy(self) -> bool:
+        """Whether statements have all connections, which says nothing about the server."""
+        pool = self._pool.get_stats()
+        return pool["pool_size"] >= _CONNECTIONS[1] and not pool["pool_available"]
+
+    def _execute(
+        self,
+        connection: Any,
+        query: str,
+        values: Mapping[str, Any],
+        part: str = "",
+        *,
+        hurries: bool,
+    ) -> Result:
+        """``part`` is the part that may fail, if it is not the table."""
         # Its texts have no NUL; nothing that is stored has one in its place.
         bound = {
             name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
             for name, value in values.items()
         }
         text, table = _translated(query)
-        self.availability.check(table)
+        part = part or table
+        is_probe = self.availability.is_probe(part)
+        seconds = 2 * PROBE_SECONDS if is_probe or hurries else math.inf
         errors = self._psycopg.errors
         with connection.cursor() as cursor:
             try:
-                with self._watchdog.watching(connection):
+                with self._watchdog.watching(connection, seconds):
+                    if is_probe:
+                        self._hurried.add(connection)
+                        cursor.execute(_HURRY)
                     cursor.execute(text, bound or None)
             except (errors.LockNotAvailable, errors.QueryCanceled):
-                if table:
-                    self.availability.report_failure(table)
+                if part:
+                    self.availability.report_failure(part)
                 raise
-            self.availability.report_success(table)
+            self.availability.report_success(part)
             while cursor.nextset():
                 pass
             return Result(cursor.fetchall() if cursor.description else (), cursor.rowcount)

@@ -1,15 +1,16 @@
 """A database in one file, in WAL mode; or in memory.
 
 Readers do not wait for writers. Writers of one process take turns, and wait at most `SECONDS` for that and
-for writers of other processes together. If a process is killed, everything is there that was written before;
-if the machine loses power, the last moments may be lost, never the file.
+for writers of other processes together. Nobody else has a database in memory: its users wait in turn.
+
+If a process is killed, everything is there that was written before; if the machine loses power, the last
+moments may be lost, never the file.
 
 ``FILE-reserved`` occupies the disk space that a removal needs at first, so that a full disk can be emptied.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 import threading
@@ -20,12 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from emulator.database.availability import DatabaseFailed
+from emulator.database.availability import PROBE_SECONDS, DatabaseFailed
 from emulator.database.database import SECONDS, Database, Result, Rows
 from emulator.database.pool import Pool
 
 MEMORY = ":memory:"
 _CONNECTIONS = 16
+_LONG_SECONDS = 60.0
 _RESERVED_BYTES = 512 * 1024
 
 
@@ -40,6 +42,7 @@ class SQLite(Database):
         # A second connection to memory would be another database.
         most = _CONNECTIONS if self._has_file else 1
         self._pool = Pool(self._connect, most)
+        self._seconds = SECONDS if self._has_file else _LONG_SECONDS
 
     def make_file(self) -> None:
         """Raises `DatabaseFailed`."""
@@ -95,33 +98,35 @@ class SQLite(Database):
     def _connection(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
         """A connection for the block. Raises `DatabaseFailed` if it or the block fails."""
         part = "writers" if writes else "readers"
-        self.availability.check(part)
-        connection = self._take_to_write() if writes else self._take()
+        seconds = PROBE_SECONDS if self.availability.is_probe(part) else self._seconds
         try:
-            yield connection
-        except sqlite3.Error as error:
-            failure = _failure(error)
-            if failure.passes:
+            connection = self._take_to_write(seconds) if writes else self._take(seconds)
+            try:
+                yield connection
+            except (sqlite3.Error, UnicodeEncodeError) as error:
+                raise _failure(error) from error
+            finally:
+                self._give(connection, writes=writes)
+        except DatabaseFailed as failure:
+            if failure.passes and self._has_file:
                 self.availability.report_failure(part)
-            raise failure from error
-        finally:
-            self._give(connection, writes=writes)
+            raise
         self.availability.report_success(part)
 
-    def _take(self, until: float = math.inf) -> sqlite3.Connection:
+    def _take(self, seconds: float) -> sqlite3.Connection:
         """A connection, which `_give` must follow."""
         try:
-            return self._pool.take(min(SECONDS, until - time.monotonic()))
+            return self._pool.take(seconds)
         except sqlite3.Error as error:
             raise _failure(error) from error
 
-    def _take_to_write(self) -> sqlite3.Connection:
+    def _take_to_write(self, seconds: float) -> sqlite3.Connection:
         """As `_take`, for one thread of this process; others wait until `_give`."""
-        until = time.monotonic() + SECONDS
-        if not self._writing.acquire(timeout=SECONDS):
-            raise DatabaseFailed(f"{self.path} was locked for {SECONDS:g} s")
+        until = time.monotonic() + seconds
+        if not self._writing.acquire(timeout=seconds):
+            raise DatabaseFailed(f"{self.path} was locked for {seconds:g} s")
         try:
-            connection = self._take(until)
+            connection = self._take(until - time.monotonic())
         except BaseException:
             self._writing.release()
             raise
@@ -155,6 +160,6 @@ def _execute(connection: sqlite3.Connection, query: str, values: Mapping[str, An
     return Result(cursor.fetchall(), cursor.rowcount)
 
 
-def _failure(error: sqlite3.Error) -> DatabaseFailed:
+def _failure(error: Exception) -> DatabaseFailed:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return DatabaseFailed(str(error), passes=code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))

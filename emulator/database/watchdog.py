@@ -6,6 +6,7 @@ acknowledges packets. The thread that waits for it then finds the connection clo
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -34,10 +35,10 @@ class Watchdog:
         self._thread.start()
 
     @contextmanager
-    def watching(self, connection: _Connection) -> Iterator[None]:
-        """Shut the socket of ``connection`` if the block takes too long."""
+    def watching(self, connection: _Connection, seconds: float = math.inf) -> Iterator[None]:
+        """Shut the socket of ``connection`` if the block takes too long, or longer than ``seconds``."""
         with self._lock:
-            self._deadlines[connection] = time.monotonic() + self._seconds
+            self._deadlines[connection] = time.monotonic() + min(seconds, self._seconds)
         try:
             yield
         finally:

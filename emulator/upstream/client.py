@@ -259,23 +259,23 @@ class _ChatReply(UpstreamReply):
             raise self._endpoint.annotate(UpstreamFailed(f"The upstream ended its answer {end}."))
 
     def _events(self, decoder: ReplyDecoder) -> Iterator[list[bytes]]:
-        """The events of each read, and at the end. Comments are silence.
+        """The events of each read, and at the end. Comments and events without output are silence.
 
         Raises `UpstreamFailed` if the events take too long.
         """
-        silent_since = time.monotonic()
+        received, silent_since = self.received, time.monotonic()
         for data in chain(self._response, [b""]):
             _check_deadline(self._until)
             now = time.monotonic()
             if now > self.first_token_until:
                 problem = "The upstream was silent for first_token_seconds."
                 raise self._endpoint.annotate(UpstreamFailed(problem, status=504))
-            events = decoder.feed(data) if data else decoder.close()
-            if events:
+            before = (received.characters, received.has_finish, received.usage)
+            yield decoder.feed(data) if data else decoder.close()
+            if before != (received.characters, received.has_finish, received.usage):
                 silent_since = now
             elif now - silent_since > self._silent_seconds:
                 raise self._endpoint.annotate(silence())
-            yield events
 
 
 _MODELS = "GET /v1/models lists the models"

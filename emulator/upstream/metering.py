@@ -76,9 +76,11 @@ def _charge(trace: Trace, turn: Turn, spend: Spend | None) -> None:
 
 
 def _count_tokens(turn: Turn, messages: Messages, received: Received) -> None:
-    """An upstream may report anything."""
+    """An upstream may report anything. No prompt and no words have 0 tokens: then it has not counted."""
     usage = received.usage
-    prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+    prompt, completion = (
+        _count(usage, name) or None for name in ("prompt_tokens", "completion_tokens")
+    )
     tools = turn.fields.get("tools") or ()
     turn.prompt_tokens = estimate_tokens(messages, tools) if prompt is None else prompt
     if prompt is not None and len(turn.sent) > _CHARS_PER_TOKEN * prompt > _MIN_CEILING:

@@ -14,8 +14,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from emulator.database import Database, DatabaseFailed, Documents, Slots, open_database
+from emulator.database import (
+    Database,
+    DatabaseFailed,
+    Documents,
+    Leases,
+    Slots,
+    open_database,
+)
 from emulator.database import sqlite as sqlite_module
+from emulator.database.counters import Counters
 from tests.database.conftest import OpenDatabase
 from tests.support.postgres import OUTAGES, Postgres, locking
 from tests.support.processes import wait_until
@@ -157,6 +165,76 @@ def test_a_locked_table_of_postgresql_delays_no_statement_of_other_tables(outage
         with pytest.raises(DatabaseFailed, match="did not answer less than 1 s ago"):
             stored.get("a")
         assert slots.acquire("x", 60)
+
+
+def test_a_lock_of_postgresql_that_is_held_long_delays_no_transaction_with_another(
+    outage: Postgres,
+) -> None:
+    """One contended lock refused every transaction, as a table named clock_timestamp."""
+    url = outage.database()
+    with (
+        closing(open_database(url)) as one,
+        closing(open_database(url)) as other,
+        other.transaction("files"),
+    ):
+        with pytest.raises(DatabaseFailed), one.transaction("files"):
+            pass
+        with pytest.raises(DatabaseFailed, match="did not answer"), one.transaction("files"):
+            pass
+        with one.transaction("slots") as rows:
+            assert rows.one("SELECT 1") == (1,)
+
+
+def test_a_locked_table_of_postgresql_leaves_connections_for_the_others(outage: Postgres) -> None:
+    """A burst took all connections, and the others' timeout counted as a server that is down."""
+    url = outage.database()
+    with closing(open_database(url)) as database, locking(outage, url):
+        stored: Documents[bytes] = Documents(database, "a", seconds=60)
+        uses = [lambda: stored.get("a"), lambda: database.one("SELECT 1 FROM facts")] * 100
+        found = pool_of(200, succeeds, uses)
+    assert found == [False, True] * 100
+
+
+def test_a_probe_is_short_and_changes_no_other_statement(outage: Postgres) -> None:
+    """Whoever obeyed the second of `retry-after` waited three for the table each time."""
+    url = outage.database()
+    with closing(open_database(url)) as database:
+        stored: Documents[bytes] = Documents(database, "a", seconds=60)
+        with locking(outage, url):
+            assert not succeeds(lambda: stored.get("a"))
+            for _ in range(2):
+                time.sleep(1.0)
+                began = time.monotonic()
+                with pytest.raises(DatabaseFailed, match="LockNotAvailable"):
+                    stored.get("a")
+                assert time.monotonic() - began < 1.5
+        wait_until(lambda: succeeds(lambda: stored.get("a")))
+        waits = pool_of(4, lambda _: database.one("SHOW lock_timeout"), [*range(8)])
+        assert {*waits} == {("3s",)}
+
+
+def test_a_key_that_no_database_can_encode_fails_as_what_does_not_pass(
+    open_it: OpenDatabase,
+) -> None:
+    """Half a surrogate pair ended in a UnicodeEncodeError."""
+    stored: Documents[bytes] = Documents(open_it(), "a", seconds=60)
+    for use in (
+        lambda: stored.put({"\ud800": b"1"}),
+        lambda: stored.get("\ud800"),
+        lambda: stored.delete(["\ud800"]),
+    ):
+        with pytest.raises(DatabaseFailed) as failed:
+            use()
+        assert not failed.value.passes
+    assert stored.get("b") is None
+
+
+def test_a_crowd_in_memory_waits_in_turn() -> None:
+    """A second was the longest wait, also where nobody else has the database: limits answered 500."""
+    with closing(open_database(":memory:")) as database:
+        counters = Counters(database, Leases(database), database)
+        rates = pool_of(200, lambda _: counters.hit("a", 10**6).allowed, [*range(4_000)])
+    assert all(rates)
 
 
 def test_after_a_failure_of_postgresql_one_statement_a_second_tries_it(outage: Postgres) -> None:

@@ -25,6 +25,7 @@ class Postgres(RestartableServer):
     """A server in a folder of its own."""
 
     stop_signal = signal.SIGINT  # its fast shutdown
+    data = "data"
 
     def __init__(self, folder: Path) -> None:
         """PostgreSQL refuses to run as root; there it runs as nobody."""
@@ -35,16 +36,26 @@ class Postgres(RestartableServer):
             os.chown(folder, NOBODY, NOBODY)
         self._port = free_port()
         self._server = f"postgresql://emulator@127.0.0.1:{self._port}"
-        initdb = f"{_PROGRAMS[-1]}/initdb -D {folder}/data -U emulator -A trust --no-sync -E UTF8 --locale=C"
-        subprocess.run(
-            f"{self._as_user} {initdb}".split(), check=True, capture_output=True, cwd=folder
-        )
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the server's data."""
+        command = f"{self._as_user} {self.initdb}".split()
+        subprocess.run(command, check=True, capture_output=True, cwd=self._folder)
+
+    @property
+    def initdb(self) -> str:
+        folders = f"-D {self._folder}/{self.data} -X {self._folder}/writes"
+        return f"{_PROGRAMS[-1]}/initdb {folders} -U emulator -A trust --no-sync -E UTF8 --locale=C"
+
+    @property
+    def command(self) -> str:
+        folder, port = self._folder, self._port
+        run = f"{_PROGRAMS[-1]}/postgres -D {folder}/{self.data} -k {folder} -p {port} -c fsync=off"
+        return f"{self._as_user} {run} -c listen_addresses=127.0.0.1"
 
     def launch(self) -> Process:
-        folder, port = self._folder, self._port
-        run = f"{_PROGRAMS[-1]}/postgres -D {folder}/data -k {folder} -p {port} -c fsync=off"
-        command = f"{self._as_user} {run} -c listen_addresses=127.0.0.1".split()
-        return Process(command, folder / "log", cwd=folder)
+        return Process(self.command.split(), self._folder / "log", cwd=self._folder)
 
     def is_ready(self) -> bool:
         ready = f"{_PROGRAMS[-1]}/pg_isready -q -h 127.0.0.1 -p {self._port}"
@@ -75,11 +86,27 @@ class Postgres(RestartableServer):
         return f"{self._server}/{name}"
 
 
+class SmallPostgres(Postgres):
+    """Its data, except its log of writes, are on a disk of 64 MiB that only its own processes see. It starts
+    once."""
+
+    data = "disk/data"
+
+    def prepare(self) -> None:
+        (self._folder / "disk").mkdir()
+
+    def launch(self) -> Process:
+        mount = f"mount -t tmpfs -o size=64m,mode=777 none {self._folder}/disk"
+        script = f"{mount} && {self._as_user} {self.initdb} && exec {self.command}"
+        command = ["unshare", "--mount", "sh", "-c", script]
+        return Process(command, self._folder / "log", cwd=self._folder)
+
+
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(kind: type[Postgres] = Postgres) -> Iterator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
-        with Postgres(folder) as server:
+        with kind(folder) as server:
             yield server
     finally:
         shutil.rmtree(folder)

@@ -42,16 +42,29 @@ def test_comments_do_not_extend_the_deadline(
     assert send(f"{proxy}/v1/chat/completions", body([]))[0] == 504
 
 
+SILENCE = [
+    b": ping\n\n",
+    b'data: {"choices": [{"index": 0, "delta": {}}]}\n\n',
+    b'data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}\n\n',
+    b'data: {"choices": []}\n\n',
+]
+
+
 @TOOLS
 @pytest.mark.parametrize("words", [[], ["Hello"]], ids=["at the beginning", "after a word"])
-def test_comments_are_silence(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, tools: list[Any], words: list[str]
+@pytest.mark.parametrize("event", SILENCE)
+def test_what_has_no_output_is_silence(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    tools: list[Any],
+    words: list[str],
+    event: bytes,
 ) -> None:
-    """They were followed for `answer_seconds`, which is an hour."""
+    """Comments and empty events were followed for `answer_seconds`, which is an hour."""
     proxy = start_proxy(upstream_seconds=0.3)
     chunk = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}}]}
     begin = [b"data: %s\n\n" % json.dumps(chunk).encode() for _ in words]
-    upstream.reply(Reply(frames=[*begin, *[b": ping\n\n"] * 4000], delay=0.05))
+    upstream.reply(Reply(frames=[*begin, *[event] * 4000], delay=0.05))
     status, _, answer = send(f"{proxy}/v1/chat/completions", body(tools))
     assert status == 504
     assert "fell silent" in answer["error"]["message"]

@@ -63,7 +63,9 @@ def make_inspector(
             response.headers.update(error.headers)
             return response
         template = "sign_in.html" if isinstance(error, Unauthorized) else "error.html"
-        return pages.page(template, error.status, error=error, viewer=None)
+        page = pages.page(template, error.status, error=error, viewer=None)
+        page.headers.update(error.headers)
+        return page
 
     @inspector.get("/inspector/static/<name>")
     def static(name: str) -> Response:

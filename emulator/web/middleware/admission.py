@@ -52,7 +52,7 @@ class Admission:
         self._app = app
         self._slots = threading.Semaphore(settings.threads)
         self._queue = threading.Semaphore(settings.waiting_requests)
-        self._bodies = BodyBudget(_BODIES_BYTES, max(1, settings.threads // 2))
+        self._bodies = BodyBudget(_BODIES_BYTES, settings.threads)
         self._disconnects = disconnects
         self._on_refusal = on_refusal
 

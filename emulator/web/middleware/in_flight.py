@@ -49,11 +49,13 @@ class BodyBudget:
     Safe to share between threads.
     """
 
-    def __init__(self, size: int, most_of_client: int) -> None:
-        """``most_of_client``: threads for one client's bodies; half a body holds one until its deadline."""
+    def __init__(self, size: int, threads: int) -> None:
+        """Half a body holds one of the ``threads`` until its deadline: bodies of one client have a quarter of
+        them, and those of all clients three quarters."""
         self._lock = threading.Lock()
         self._free_bytes = size
-        self._most_of_client = most_of_client
+        self._most_of_client = max(1, threads // 4)
+        self._most = max(1, threads * 3 // 4)
         self._receiving: Counter[str] = Counter()
         self._received = threading.Condition()
 
@@ -71,10 +73,12 @@ class BodyBudget:
 
     @contextmanager
     def receiving(self, client: str) -> Iterator[None]:
-        """The block receives a body of ``client``. Raises `RateLimited`."""
+        """The block receives a body of ``client``. Raises `RateLimited`, `Overloaded`."""
         with self._received:
             has_room = partial(self._has_room, client)
             if not self._received.wait_for(has_room, _ROOM_SECONDS):
+                if self._receiving[client] < self._most_of_client:
+                    raise overloaded("bodies that arrive (setting `threads`)")
                 raise RateLimited(
                     f"This client is sending {self._most_of_client} bodies at the same time, its limit.",
                     code="too_many_open_requests",
@@ -91,7 +95,8 @@ class BodyBudget:
                 self._received.notify()
 
     def _has_room(self, client: str) -> bool:
-        return self._receiving[client] < self._most_of_client
+        own = self._receiving[client]
+        return own < self._most_of_client and (not own or self._receiving.total() < self._most)
 
 
 def overloaded(what: str) -> Overloaded:

@@ -76,12 +76,15 @@ class Limits:
 
 def _network(address: str) -> str:
     """A client is given a whole /64 of IPv6 addresses (RFC 6177), each of which it may use."""
-    if ":" not in address:
-        return address
     try:
-        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+        known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:  # a server in front of the proxy wrote it
         return address
+    if isinstance(known, ipaddress.IPv4Address):
+        return str(known)
+    # Where one socket listens for both, IPv4 addresses are written in IPv6.
+    mapped = known.ipv4_mapped
+    return str(mapped or ipaddress.ip_network((known, 64), strict=False))
 
 
 def _headers(rate: Rate, limit: int) -> dict[str, str]:

@@ -74,6 +74,8 @@ COSTS: list[tuple[str, list[Any], dict[str, Any], dict[str, Any], str]] = [
         "250 in, 25 out",
     ),
     ("no usage", [Reply("Sunny.", usage=None)], {}, {}, r"\d{3} in, 2 out; estimated"),
+    ("half of the usage", [reply("Sunny.", 100, 0)], {}, {}, "100 in, 2 out; estimated"),
+    ("a usage of nothing", [reply("Sunny.", 0, 0)], {}, {}, r"\d{3} in, 2 out; estimated"),
     ("closed early", [CHATTY], {}, {}, r"\d{3} in, \d+ out; estimated"),
     (
         "closed early, repaired",

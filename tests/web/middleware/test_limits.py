@@ -15,10 +15,10 @@ from emulator.web.middleware.limits import Limits
 SAME = {
     "2001:db8:1:2::1": "2001:db8:1:2:ffff::9",
     "fe80::1%eth0": "fe80::2%eth1",
-    "192.0.2.1": "192.0.2.1",
+    "192.0.2.1": "::ffff:192.0.2.1",
     "of a server: in front": "of a server: in front",
 }
-OTHER = ["2001:db8:1:3::1", "192.0.2.2", "::1", ""]
+OTHER = ["2001:db8:1:3::1", "::ffff:192.0.2.2", "::1", ""]
 
 
 @pytest.mark.parametrize("address", SAME)

@@ -12,18 +12,19 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from emulator.database import open_database
 from tests.support.places import needs_bubblewrap
-from tests.support.postgres import OUTAGES, Postgres
+from tests.support.postgres import MISSING, OUTAGES, Postgres, SmallPostgres, postgres
 from tests.support.processes import NEW_PROCESS, Process, free_port, proxy, wait_until
 from tests.support.programs import CHAIN, HITS, TOOLS
 from tests.support.raw_http import connect, fetch, post_bytes, read_page, read_until, send
@@ -158,12 +159,16 @@ def test_a_killed_proxy_loses_no_stored_object_and_shows_no_partial_one(
         assert ran["stdout"] == "['kept.csv']\n"
 
 
-def on_a_disk(folder: Path, options: str) -> tuple[str, ...]:
-    """The command of a proxy that sees a file system of its own at ``folder``."""
-    unshare = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+def check_mounts(unshare: Sequence[str], folder: Path) -> None:
     probe = [*unshare, "mount", "-t", "tmpfs", "none", str(folder)]
     if shutil.which("unshare") is None or subprocess.run(probe, check=False).returncode:
         pytest.skip("no file system can be mounted here")
+
+
+def on_a_disk(folder: Path, options: str) -> tuple[str, ...]:
+    """The command of a proxy that sees a file system of its own at ``folder``."""
+    unshare = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+    check_mounts(unshare, folder)
     script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
     return (*unshare, "sh", "-c", script, str(folder), sys.executable, "app.py")
 
@@ -242,6 +247,47 @@ def test_a_read_only_disk_ends_storage_but_not_the_service(
         assert send(f"{url}/v1/responses/{response[2]['id']}")[0] == 200
         assert upload(url, "f.csv", CSV)[0] == 200
         assert "nothing is stored: the state folder cannot be used" in process.output
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_a_postgresql_whose_disk_is_full_refuses_what_needs_it_and_recovers(
+    upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    check_mounts(["unshare", "--mount"], tmp_path)  # its server needs a user of the host
+    upstream.default = "Hello."
+    asked = {"model": "m", "input": "Hi"}
+    limits = ("--requests-per-minute", "1000")
+    with postgres(SmallPostgres) as server:
+        place = server.database()
+        options = ("--database", place, "--files-dir", str(tmp_path / "files"), *limits)
+        with (
+            psycopg.connect(place, autocommit=True) as other,
+            proxy(upstream.base_url, tmp_path / "log", *options) as (_, url),
+        ):
+            first = send(f"{url}/v1/responses", asked)[2]["id"]
+            file = upload(url, "first", CSV)[1]["id"]
+            other.execute("CREATE TABLE junk (data TEXT)")
+            more = "INSERT INTO junk SELECT repeat(md5(random()::text), 60) FROM generate_series(1, {})"
+            for rows in (1000, 100, 10, 1):
+                with pytest.raises(psycopg.errors.DiskFull):
+                    while True:
+                        other.execute(more.format(rows).encode())
+            chat = {"model": "m", "messages": ASK, "tools": TOOLS}
+            big = {**asked, "input": os.urandom(200_000).hex()}
+            for _ in range(2):
+                assert send(f"{url}/v1/chat/completions", chat)[0] == 200
+                answered = send(f"{url}/v1/responses", big)[2]
+                assert (answered["status"], answered["store"]) == ("completed", False)
+            assert send(f"{url}/v1/responses/{first}")[0] == 200
+            assert fetch(f"{url}/v1/files/{file}/content")[2] == CSV
+            assert send(f"{url}/v1/responses", {**big, "background": True})[0] == 503
+            items = [{"role": "user", "content": big["input"]}]
+            status, _, answer = send(f"{url}/v1/conversations", {"items": items})
+            assert (status, "DiskFull" in answer["error"]["message"]) == (507, True)
+            other.execute("DROP TABLE junk")
+            again = send(f"{url}/v1/responses", big)[2]
+            assert again["store"] is True
+            assert send(f"{url}/v1/responses/{again['id']}")[0] == 200
 
 
 def test_the_proxy_survives_a_postgresql_that_stops_and_restarts(
