@@ -90,7 +90,7 @@ class Counters:
     def open(self, key: str, limit: int, seconds: float) -> Callable[[], None] | None:
         """One of ``limit`` places of ``key``: the function that releases it, or None after ``seconds``."""
         lease = self._count(lambda database: self._leases[database].take(key, limit, seconds))
-        return None if lease is None else lease.release
+        return None if lease is None else lease.release_later
 
     def hit(self, key: str, limit: int) -> Rate:
         """Count a request, unless ``key`` has no request left of the ``limit`` per minute."""
