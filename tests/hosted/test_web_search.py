@@ -183,12 +183,41 @@ def test_messages_show_the_search_and_its_pages(
         assert isinstance(result.content, list)
         assert [page.url for page in result.content] == [TEA]
         assert text.type == "text" and text.text == ANSWER
+        [cited] = text.citations or []
+        assert cited.type == "web_search_result_location"
+        assert (cited.url, cited.title, cited.cited_text) == (TEA, "Tea prices", "4 pounds")
         messages += [
             {"role": "assistant", "content": answer.model_dump(exclude_none=True)["content"]},
             {"role": "user", "content": "Thanks."},
         ]
         client.messages.create(model="m", max_tokens=99, messages=messages, tools=tools)
     assert broken_prefixes(upstream.requests) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_cites_the_pages_that_its_answer_names(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, provider: Provider, stream: bool
+) -> None:
+    """Chat's web search had sources in the reasoning only."""
+    url = start_proxy(web_search={"provider": "searxng", "url": provider.url})
+    upstream.reply(f"I look it up.\n\n{PROGRAM}", ANSWER)
+    body: Any = {"model": "m", "messages": QUESTION, "web_search_options": {}}
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client:
+        if stream:
+            deltas = [
+                chunk.choices[0].delta
+                for chunk in client.chat.completions.create(**body, stream=True)
+            ]
+            content = "".join(delta.content or "" for delta in deltas)
+            annotations = [one for delta in deltas for one in getattr(delta, "annotations", ())]
+        else:
+            message = client.chat.completions.create(**body).choices[0].message
+            content = message.content or ""
+            annotations = [one.to_dict() for one in message.annotations or ()]
+    [cited] = annotations
+    place = cited["url_citation"]
+    assert (cited["type"], place["url"], place["title"]) == ("url_citation", TEA, "Tea prices")
+    assert content[place["start_index"] : place["end_index"]] == f"[Tea prices]({TEA})"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from emulator.core.events import (
 from emulator.fronts.anthropic.code_calls import CODE
 from emulator.fronts.anthropic.hosted_blocks import SERVER, call_block, result_block
 from emulator.fronts.anthropic.mcp_servers import LISTING
+from emulator.hosted.citations import FoundPages
 
 Json = dict[str, Any]
 Events = Iterator[Json]
@@ -54,6 +55,10 @@ _REASONS: dict[FinishReason, str] = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
+
+
+_MAX_CITED = 150
+"""Characters of a page (Anthropic's documentation, "Web search tool")."""
 
 
 class MessageWriter:
@@ -86,6 +91,9 @@ class MessageWriter:
         self._has_text = False
         self._cited: list[PageCited] = []
         """The citations of the text block that is open, or of the next one."""
+        self._pages = FoundPages()
+        self._texts: list[str] = []
+        """Of the text block that is open."""
         self._has_refused = False
         """Whether a text block has begun."""
         self._cell_id = ""
@@ -171,6 +179,7 @@ class MessageWriter:
             text = text.lstrip("\n")
         if text:
             yield from self._start("text", text="")
+            self._texts.append(text)
             yield self._delta("text_delta", text=text)
 
     def _caller(self, cell: str) -> Json:
@@ -179,6 +188,8 @@ class MessageWriter:
         return {"caller": code if cell else {"type": "direct"}} if self._code_caller else {}
 
     def _hosted(self, event: ToolsListed | HostedCallStarted | HostedCallFinished) -> Events:
+        if not isinstance(event, ToolsListed):
+            self._pages.note(event)
         match event:
             case ToolsListed(error=None) if self._shows_lists:
                 tools = [dict(tool) for tool in event.tools]
@@ -233,9 +244,10 @@ class MessageWriter:
             # Clients send the signature back unread; the proxy ignores it.
             yield self._delta("signature_delta", signature=new_id("sig_"))
         if self._open == "text":
-            for page in self._cited:
+            for page in [*self._cited, *self._pages.cited("".join(self._texts))]:
                 yield self._delta("citations_delta", citation=_citation(page))
             self._cited.clear()
+            self._texts.clear()
         if self._open:
             yield {"type": "content_block_stop", "index": self._index}
         self._open = ""
@@ -296,7 +308,7 @@ class MessageWriter:
 
 def _citation(page: PageCited) -> Json:
     place = {"url": page.url, "title": page.title, "encrypted_index": ""}
-    return {"type": "web_search_result_location", **place, "cited_text": page.quote}
+    return {"type": "web_search_result_location", **place, "cited_text": page.quote[:_MAX_CITED]}
 
 
 def _container(accepted: UpstreamAccepted) -> Json:

@@ -23,6 +23,8 @@ from emulator.core.events import (
     CallStarted,
     ContentDelta,
     Finish,
+    HostedCallFinished,
+    HostedCallStarted,
     ModelImage,
     ModelViewReport,
     PageCited,
@@ -37,7 +39,8 @@ from emulator.core.events import (
     call_deltas,
     new_id,
 )
-from emulator.fronts.chat.code_as_text import CodeAsText
+from emulator.fronts.chat.code_as_text import CodeAsText, CodeEvent
+from emulator.hosted.citations import FoundPages
 from emulator.upstream.interface import Chunk
 
 
@@ -137,6 +140,8 @@ class _ChoiceWriter:
         """Empty after the first chunk."""
         self._calls = _CallWriter(legacy=legacy)
         self._code = CodeAsText(origin)
+        self._pages = FoundPages()
+        self._texts: list[str] = []
         self.usage: Usage | None = None
         """Set when the choice has finished."""
 
@@ -149,7 +154,7 @@ class _ChoiceWriter:
                 case ToolsListed() | ApprovalRequested() | Summary():
                     pass  # chat completions have no place for lists, approval requests and summaries
                 case ContentDelta(text):
-                    yield self._chunk({"content": self._code.separated(text)})
+                    yield self._content(self._code.separated(text))
                 case ReasoningDelta() | RefusalDelta() | PageCited() | ModelImage():
                     yield self._chunk(_delta(part))
                 case CallStarted() | ArgumentsDelta() | ToolCall():
@@ -157,15 +162,29 @@ class _ChoiceWriter:
                         yield self._chunk({"content": None, **delta} if self._role else delta)
                 case Finish(reason, usage):
                     self.usage = usage
-                    if reason != "tool_calls" and (links := self._code.links()):
-                        yield self._chunk({"content": links})
-                    if self._role:
-                        yield self._chunk({"content": ""})
+                    yield from self._last_content(links=reason != "tool_calls")
                     legacy_call = self._legacy and reason == "tool_calls"
                     yield self._chunk({}, "function_call" if legacy_call else reason)
                 case _:
-                    for reasoning in self._code.as_reasoning(part):
-                        yield self._chunk({"reasoning_content": reasoning})
+                    yield from self._shown(part)
+
+    def _shown(self, event: CodeEvent) -> Iterator[Chunk]:
+        if isinstance(event, HostedCallStarted | HostedCallFinished):
+            self._pages.note(event)
+        for reasoning in self._code.as_reasoning(event):
+            yield self._chunk({"reasoning_content": reasoning})
+
+    def _last_content(self, *, links: bool) -> Iterator[Chunk]:
+        if links and (text := self._code.links()):
+            yield self._content(text)
+        for page in self._pages.cited("".join(self._texts)):
+            yield self._chunk(_delta(page))
+        if self._role:
+            yield self._chunk({"content": ""})
+
+    def _content(self, text: str) -> Chunk:
+        self._texts.append(text)
+        return self._chunk({"content": text})
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> Chunk:
         choice = {

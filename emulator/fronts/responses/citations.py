@@ -1,5 +1,5 @@
-"""Find where an answer names files that its code wrote (``container_file_citation`` annotations), or what a
-search found: pages (``url_citation``), and files (``file_citation``)."""
+"""Find where an answer names files that its code wrote (``container_file_citation`` annotations) or that a
+search found (``file_citation``), and write the pages that it cites (``url_citation``)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from urllib.parse import quote
 
 from emulator.core.events import CreatedFile, PageCited
 from emulator.fronts.responses.items import Json
-from emulator.hosted.search_results import FoundPage
-
-# A reply may repeat a name endlessly.
-MAX_PLACES = 16
+from emulator.hosted.citations import MAX_PLACES, FoundPages
 
 
 class Citations:
@@ -24,7 +21,7 @@ class Citations:
     def __init__(self) -> None:
         self._files: dict[str, CreatedFile] = {}
         self._uncited: dict[str, CreatedFile] = {}
-        self._pages: dict[str, FoundPage] = {}
+        self.pages = FoundPages()
         self._found: dict[str, str] = {}
         """The id of each file that a search found, by its name."""
         self._cited: list[PageCited] = []
@@ -34,10 +31,6 @@ class Citations:
         """A cell has written or changed these files."""
         for file in files:
             self._files[file.file_id] = self._uncited[file.file_id] = file
-
-    def add_pages(self, pages: Iterable[FoundPage]) -> None:
-        """A web search has found these pages."""
-        self._pages |= {page.url: page for page in pages}
 
     def add_found(self, hits: Iterable[Mapping[str, Any]]) -> None:
         """A file search has found passages of these files."""
@@ -62,9 +55,8 @@ class Citations:
             places += [(file, len(text), len(text)) for file in self._uncited.values()]
             self._uncited.clear()
         cited = [_citation(*place) for place in places] + _file_citations(text, self._found)
-        cited += [_cited_page(page, len(text)) for page in self._cited]
-        self._cited.clear()
-        return cited + _url_citations(text, self._pages)
+        pages, self._cited = [*self._cited, *self.pages.cited(text)], []
+        return cited + [_cited_page(page, len(text)) for page in pages]
 
 
 def _places(text: str, files: Sequence[CreatedFile]) -> list[tuple[CreatedFile, int, int]]:
@@ -104,26 +96,6 @@ def _file_citations(text: str, found: Mapping[str, str]) -> list[Json]:
 def _cited_page(page: PageCited, length: int) -> Json:
     places = {"start_index": min(page.start, length), "end_index": min(page.end, length)}
     return {"type": "url_citation", "url": page.url, "title": page.title, **places}
-
-
-def _url_citations(text: str, pages: Mapping[str, FoundPage]) -> list[Json]:
-    """The annotations of the pages, by URL, that ``text`` names; a Markdown link counts as a whole."""
-    return [
-        {
-            "type": "url_citation",
-            "url": url,
-            "title": page.title or url,
-            "start_index": found.start(),
-            "end_index": found.end(),
-        }
-        for url, page in pages.items()
-        for found in islice(_links(url, text), MAX_PLACES)
-    ]
-
-
-def _links(url: str, text: str) -> Iterator[re.Match[str]]:
-    address = re.escape(url)
-    return re.finditer(rf"\[[^\[\]\n]{{0,300}}\]\({address}\)|{address}(?![\w/?&=#%-])", text)
 
 
 def _mentions(path: str, text: str) -> Iterator[re.Match[str]]:

@@ -35,7 +35,7 @@ from emulator.fronts.responses.hosted_items import (
 )
 from emulator.fronts.responses.items import Json
 from emulator.fronts.responses.output import Events, ItemWriter
-from emulator.hosted.search_results import FoundPage, read_pages
+from emulator.hosted.search_results import read_pages
 
 
 class ListedToolsWriter(ItemWriter):
@@ -112,7 +112,8 @@ class _Shape:
 
 
 def _searched(item: Json, result: HostedCallFinished) -> Json:
-    sources = [{"type": "url", "url": page.url} for page in found_pages(result)]
+    pages = [] if result.is_error else read_pages(result.content)
+    sources = [{"type": "url", "url": page.url} for page in pages]
     return {"action": {**item["action"], "sources": sources}}
 
 
@@ -229,10 +230,6 @@ def _command_outputs(text: str) -> list[Json]:
         outcome = {"type": "exit", "exit_code": 1}
         outputs = [{"stdout": "", "stderr": text, "outcome": outcome}]
     return outputs
-
-
-def found_pages(result: HostedCallFinished) -> list[FoundPage]:
-    return [] if result.is_error else read_pages(result.content)
 
 
 class ToolSearchWriter(ItemWriter):

@@ -63,7 +63,6 @@ from emulator.fronts.responses.hosted_output import (
     ShellOutputWriter,
     ToolSearchWriter,
     found_files,
-    found_pages,
 )
 from emulator.fronts.responses.item_table import ITEMS
 from emulator.fronts.responses.items import MESSAGE_BREAK, Json
@@ -286,13 +285,12 @@ class ResponseWriter:
     def _hosted(
         self, event: ToolsListed | HostedCallStarted | HostedCallFinished | ApprovalRequested
     ) -> Events:
+        if isinstance(event, HostedCallStarted | HostedCallFinished):
+            self._citations.pages.note(event)
         if isinstance(event, HostedCallFinished):
             writer = self._running.pop(event.id)
-            match writer.item["type"]:
-                case "web_search_call":
-                    self._citations.add_pages(found_pages(event))
-                case "file_search_call":
-                    self._citations.add_found(found_files(event))
+            if writer.item["type"] == "file_search_call":
+                self._citations.add_found(found_files(event))
             yield from writer.close(event)
             if isinstance(writer, ToolSearchWriter):
                 tools = found_tools(self._tools, event.found)
