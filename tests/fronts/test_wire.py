@@ -22,6 +22,7 @@ from anthropic.types.beta import message_create_params as beta_messages
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionToolUnionParam
 from openai.types.chat import completion_create_params as chat
 from openai.types.responses import response_create_params as responses
+from openai.types.responses.response_includable import ResponseIncludable
 from openai.types.responses.response_input_content_param import ResponseInputContentParam
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from openai.types.responses.tool_param import ToolParam
@@ -33,6 +34,7 @@ from emulator.fronts.chat import wire as chat_wire
 from emulator.fronts.responses import wire as responses_wire
 from emulator.fronts.responses.item_table import ITEMS
 from emulator.fronts.responses.item_types import PARTS
+from emulator.fronts.responses.request import INCLUDED
 from tests.conftest import StartProxy
 from tests.support.other_endpoints import other_endpoints
 from tests.support.raw_http import fetch, send
@@ -133,6 +135,16 @@ def test_every_type_of_the_vendors_package_has_a_decision(name: str) -> None:
     assert len(found) > 1
     assert undecided(table, found) == []
     assert undecided(table, {*found, "planted"}) == ["planted"]
+
+
+def test_what_can_be_included_has_an_effect_or_is_named(
+    proxy: str, upstream: ScriptedUpstream
+) -> None:
+    upstream.reply("Hi.")
+    names = [*get_args(ResponseIncludable), "planted"]
+    assert {*names} > INCLUDED
+    _, ignored, _ = ask(proxy, "responses", include=names)
+    assert ignored == {f"include.{name}" for name in names if name not in INCLUDED}
 
 
 def test_every_beta_of_the_vendors_package_has_a_decision() -> None:

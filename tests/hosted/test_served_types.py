@@ -123,6 +123,34 @@ READ = {
 ANNOTATED = {"web_search": "url_citation", "file_search": "file_citation"}
 
 
+INCLUDE = ["web_search_call.action.sources", "file_search_call.results"]
+
+
+@pytest.mark.parametrize("name", ["web_search", "file_search"])
+def test_sources_and_results_are_for_who_includes_them(
+    library: Any, upstream: ScriptedUpstream, name: str
+) -> None:
+    tool, code, words, _ = RESPONSES[name]
+    url = library()
+    upstream.reply(block(code), words, "You are welcome.")
+    body: Json = {"model": "m", "tools": [tool], "input": "Please."}
+    response = send(f"{url}/v1/responses", body)[2]
+    place = f"{url}/v1/responses/{response['id']}"
+    names = "&".join(f"include={one}" for one in INCLUDE)
+    without, whole = send(place)[2]["output"][0], send(f"{place}?{names}")[2]["output"][0]
+    assert response["output"][0] == without
+    found = (
+        (lambda item: item["action"].get("sources"))
+        if name == "web_search"
+        else (lambda item: item["results"])
+    )
+    assert (found(without), bool(found(whole))) == (None, True)
+    again = {**body, "previous_response_id": response["id"], "input": "Thanks."}
+    send(f"{url}/v1/responses", again)
+    assert READ[name] in prompt(upstream)
+    assert broken_prefixes(upstream.requests) == []
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("name", RESPONSES)
 def test_responses_report_the_vendors_item_and_the_next_prompt_has_the_result(
@@ -132,6 +160,7 @@ def test_responses_report_the_vendors_item_and_the_next_prompt_has_the_result(
     url = library()
     upstream.reply(block(code), words, "You are welcome.")
     body: Json = {"model": "m", "tools": [tool], "stream": stream, "store": False}
+    body["include"] = INCLUDE
     history: list[Json] = [{"role": "user", "content": "Please."}]
     status, data = fetch(f"{url}/v1/responses", {**body, "input": history})
     assert status == 200, data
@@ -387,7 +416,7 @@ def test_a_search_whose_result_is_text_shows_the_text_and_its_addresses(
 ) -> None:
     url = library({"web_search": "library.find_text"})
     upstream.reply(block("print(web_search(query='tea'))"), "4 pounds.")
-    body = {"model": "m", "input": "Tea?", "tools": [{"type": "web_search"}]}
+    body = {"model": "m", "input": "Tea?", "tools": [{"type": "web_search"}], "include": INCLUDE}
     _, _, response = send(f"{url}/v1/responses", body)
     assert response["output"][0]["action"]["sources"] == [{"type": "url", "url": TEA}]
     assert "A pound of tea costs 4 pounds." in prompt(upstream)
@@ -458,7 +487,13 @@ def test_a_server_that_separates_clients_learns_who_asks_from_the_proxy_alone(
         upstream.reply(block(code), "Done.")
         tool = {"type": "file_search", "vector_store_ids": ["vs_public"]}
         headers = {"authorization": f"Bearer {key}", "x-emulator-client": "boss"}
-        body = {"model": "m", "input": "My notes?", "tools": [tool], "metadata": {"client": "boss"}}
+        body = {
+            "model": "m",
+            "input": "My notes?",
+            "tools": [tool],
+            "include": INCLUDE,
+            "metadata": {"client": "boss"},
+        }
         status, _, response = send(f"{url}/v1/responses", body, headers)
         assert status == 200, response
         hits = response["output"][0]["results"]

@@ -135,6 +135,7 @@ def test_responses_show_the_search_its_sources_and_citations_and_the_next_prompt
     fields: Json = {
         "model": "m",
         "tools": [{"type": "web_search", "filters": filters}],
+        "include": ["web_search_call.action.sources"],
         "stream": True,
     }
     history: list[Json] = [*QUESTION]

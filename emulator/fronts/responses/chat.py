@@ -12,7 +12,7 @@ from emulator.core.protocol import ChatCompletionRequest, Message, validated
 from emulator.core.wire import upstream_fields
 from emulator.fronts.responses.callers import PROGRAMS
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import LOGPROBS, ResponseRequest
+from emulator.fronts.responses.request import INCLUDED, LOGPROBS, ResponseRequest
 from emulator.fronts.responses.tools import CALLABLE, CLIENT_TOOLS, check_has_type, qualified
 from emulator.fronts.responses.wire import FIELDS
 
@@ -41,6 +41,8 @@ def chat_request(
         raise BadRequest(f"input is missing: there is nothing to answer.{hint}", param="input")
     sent = {name: getattr(request, name) for name in request.model_fields_set}
     fields = upstream_fields(FIELDS, sent)
+    unknown = [f"include.{name}" for name in request.include or () if name not in INCLUDED]
+    fields["ignored"] = (*fields["ignored"], *unknown)
     fields |= {name: sent[name] for name in _SAME if sent.get(name) is not None}
     if tools:
         fields["tools"] = _reusing(tools, containers)

@@ -21,7 +21,11 @@ from emulator.fronts.responses.tools import check_has_type
 from emulator.fronts.responses.wire import FIELDS
 
 CODE_OUTPUTS = "code_interpreter_call.outputs"
+FILE_RESULTS = "file_search_call.results"
+SOURCES = "web_search_call.action.sources"
 LOGPROBS = "message.output_text.logprobs"
+INCLUDED = frozenset({CODE_OUTPUTS, FILE_RESULTS, SOURCES, LOGPROBS})
+"""Of openai.types.responses.response_includable; others have no effect."""
 
 
 class TextFormat(Lenient):

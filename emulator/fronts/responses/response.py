@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from emulator.core.events import new_id
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import ResponseRequest
+from emulator.fronts.responses.request import CODE_OUTPUTS, FILE_RESULTS, SOURCES, ResponseRequest
 from emulator.hosted.credentials import without_credentials
 
 
@@ -66,19 +67,22 @@ def _summary(request: ResponseRequest) -> str | None:
     return summary if summary in ("auto", "concise", "detailed") else None
 
 
-def visible(event: Json, *, code_outputs: bool) -> Json:
-    """Return an event, a response or an item, without the outputs of cells unless the client asked for
-    them."""
-    if code_outputs:
-        return event
+def visible(event: Json, include: Collection[str] = ()) -> Json:
+    """Return an event, a response or an item, without what a client gets only if its ``include`` names it."""
     if "response" in event:
-        return {**event, "response": visible(event["response"], code_outputs=False)}
+        return {**event, "response": visible(event["response"], include)}
     if "output" in event and event.get("object") == "response":
-        return {**event, "output": [visible(item, code_outputs=False) for item in event["output"]]}
+        return {**event, "output": [visible(item, include) for item in event["output"]]}
     if "item" in event:
-        return {**event, "item": visible(event["item"], code_outputs=False)}
-    if event.get("type") == "code_interpreter_call":
-        return {**event, "outputs": None}
+        return {**event, "item": visible(event["item"], include)}
+    match event.get("type"):
+        case "code_interpreter_call" if CODE_OUTPUTS not in include:
+            return {**event, "outputs": None}
+        case "file_search_call" if FILE_RESULTS not in include:
+            return {**event, "results": None}
+        case "web_search_call" if SOURCES not in include and isinstance(event.get("action"), dict):
+            shown = {name: value for name, value in event["action"].items() if name != "sources"}
+            return {**event, "action": shown}
     return event
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +12,7 @@ from emulator.core.errors import BadRequest, EmulatorError, MethodNotAllowed
 from emulator.fronts.responses.background import BackgroundResponses, BackgroundState
 from emulator.fronts.responses.front import ResponseFront, StreamEvents, last
 from emulator.fronts.responses.items import Json
-from emulator.fronts.responses.request import CODE_OUTPUTS, ResponseRequest, parse_request
+from emulator.fronts.responses.request import ResponseRequest, parse_request
 from emulator.fronts.responses.response import visible
 from emulator.fronts.responses.stored import StoredResponse, StoredResponses
 from emulator.fronts.responses.writer import ResponseWriter
@@ -63,9 +64,9 @@ class _Routes:
     def create_response(self) -> Response:
         response_request, input_items = self._parsed()
         answer = self.front.answer(client(), response_request, input_items, order())
-        code_outputs = CODE_OUTPUTS in (response_request.include or ())
+        include = response_request.include or ()
         if response_request.stream:
-            frames = _frames(answer.writer, code_outputs=code_outputs)
+            frames = _frames(answer.writer, include)
             return streamed_answer(answer.events, self.settings, answer.omitted, frames)
         if response_request.background:
             if not self.stored.is_kept:
@@ -76,7 +77,7 @@ class _Routes:
             return with_answer_headers(json_reply(queued), None, answer.omitted)
 
         def fold(events: StreamEvents) -> Json:
-            return visible(last(events)["response"], code_outputs=code_outputs)
+            return visible(last(events)["response"], include)
 
         return plain_answer(answer.events, fold, answer.omitted)
 
@@ -100,30 +101,30 @@ class _Routes:
         return with_omitted(json_reply(compacted), omitted)
 
     def retrieve_response(self, response_id: str) -> Response:
-        code_outputs = _includes_code_outputs()
+        include = _include()
         after = request.args.get("starting_after", "-1")
         if not (after == "-1" or (after.isascii() and after.isdecimal())):
             raise BadRequest("starting_after must be a sequence number.", "starting_after")
         found = self.stored.get(client(), response_id)
         if request.args.get("stream", "").lower() not in ("true", "1"):
             current = self.background.current(self._state(found))
-            return json_reply(visible(current, code_outputs=code_outputs))
+            return json_reply(visible(current, include))
         if found.response["status"] not in ("completed", "incomplete"):
             raise BadRequest(
                 "Only a finished response can be streamed again; poll this one.", "stream"
             )
         replayed = self.stored.events(client(), found.response)
         events = [event for event in replayed if event["sequence_number"] > int(after)]
-        return stream_reply(iter([_frame(event, code_outputs=code_outputs) for event in events]))
+        return stream_reply(iter([_frame(event, include) for event in events]))
 
     def delete_response(self, response_id: str) -> Response:
         self.stored.delete(client(), response_id)
         return json_reply({"id": response_id, "object": "response", "deleted": True})
 
     def list_input_items(self, response_id: str) -> Response:
-        code_outputs = _includes_code_outputs()
+        include = _include()
         found = self.stored.get(client(), response_id)
-        listed = [visible(item, code_outputs=code_outputs) for item in found.input]
+        listed = [visible(item, include) for item in found.input]
         return json_reply(page_among(listed, request.args))
 
     def cancel_response(self, response_id: str) -> Response:
@@ -138,18 +139,17 @@ class _Routes:
         return BackgroundState(found.response, save, lambda: self.stored.get(owner, key).response)
 
 
-def _includes_code_outputs() -> bool:
-    include = [*request.args.getlist("include"), *request.args.getlist("include[]")]
-    return CODE_OUTPUTS in include
+def _include() -> list[str]:
+    return [*request.args.getlist("include"), *request.args.getlist("include[]")]
 
 
-def _frame(event: Json, *, code_outputs: bool) -> bytes:
-    return encode_json(visible(event, code_outputs=code_outputs), event["type"])
+def _frame(event: Json, include: Collection[str]) -> bytes:
+    return encode_json(visible(event, include), event["type"])
 
 
-def _frames(writer: ResponseWriter, *, code_outputs: bool) -> Frames:
+def _frames(writer: ResponseWriter, include: Collection[str]) -> Frames:
     def frame(event: Json) -> bytes:
-        return _frame(event, code_outputs=code_outputs)
+        return _frame(event, include)
 
     def failed(error: EmulatorError) -> bytes:
         return b"".join(map(frame, writer.failure_events(error)))
