@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from emulator.hosted.address import ServerFailed
 from emulator.hosted.listing import Listing, function, hints
+from emulator.hosted.mapping_problems import mapping_problems
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.mcp_servers import explained
-from emulator.hosted.served import mapping_problems
 from emulator.hosted.sessions import Sessions
 from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
