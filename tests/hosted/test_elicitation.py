@@ -193,7 +193,8 @@ def test_an_answer_that_was_not_sealed_for_its_question_is_none(
 REFUSED = (
     "token tokens access_token accessToken accesstoken AuthTOKEN api.token key keys key2 api-key APIKey"
     " apikeys license_key code codes authcode verificationcode sms_code zip_pin pwd passwords pass_word"
-    " passWord user_pass passphrase passcode secret clientSecrets credential pin PINs otp mfa cvv ａｐｉｋｅｙ bearer"
+    " passWord user_pass passphrase passcode secret clientSecrets credential pin PINs otp mfa cvv bearer"
+    " ａｐｉｋｅｙ"
 ).split()
 ASKED = (
     "seat keyboard monkey monkeys turkey hotkey hot_keys keynote codec tokenizer secretary passenger passport"
