@@ -61,7 +61,7 @@ class ServerReport:
         approved_first = [tool["name"] for tool in tools if server.asks(tool["name"], hints(tool))]
         comments = [f"{server.label} ({server.address}): {self.error or f'{len(tools)} tools'}"]
         if hidden := len(listing.tools) - len(tools):
-            comments.append(f"{hidden} tools are not in allowed_tools")
+            comments.append(f"{hidden} tools are not offered (allowed_tools, serve)")
         if self.unasked:
             comments.append(f"run without approval (require_approval): {', '.join(self.unasked)}")
         if approved_first:
