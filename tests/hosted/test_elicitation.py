@@ -220,7 +220,7 @@ ASKED = (
 def test_a_field_that_may_be_a_credential_is_told_by_the_words_of_its_texts(
     field: Json, may_be_asked: bool
 ) -> None:
-    """``tokens``, ``authcode``, ``PASSWORD`` and descriptions were asked, and ``zip_code`` was refused."""
+    """Plurals, compounds and descriptions were asked, and a postal code was refused."""
     name, schema = field["name"], {"type": "string"} | {k: field[k] for k in field if k != "name"}
     with nullcontext() if may_be_asked else pytest.raises(Refused, match="for a credential"):
         form_of("airline", "?", {"properties": {name: schema}})
