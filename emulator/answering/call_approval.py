@@ -18,8 +18,9 @@ from typing import Any
 
 from emulator import traces
 from emulator.core.events import new_id
-from emulator.hosted.elicitation import Ask, Form
+from emulator.hosted.elicitation import Ask, Form, Question
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
+from emulator.hosted.sealed_values import PrivateKey
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.pending_approval import DISCONNECTED
 from emulator.programs.failures import NOT_APPROVED
@@ -35,7 +36,9 @@ def approved_first(
 def asked_person(approvals: Approvals, seconds: float) -> Ask:
     """How servers ask the person of a client; without an answer after ``seconds``, that is a refusal."""
 
-    def ask(client: str, question: Form) -> Future[dict[str, Any] | None]:
+    def ask(client: str, form: Form) -> Future[dict[str, Any] | None]:
+        key = PrivateKey()
+        question = Question(**form.model_dump(), public_key=key.public)
         pending = approvals.add(new_id("ask_"), client, question.model_dump_json())
         future: Future[dict[str, Any] | None] = Future()
         future.add_done_callback(lambda _: pending.refuse(DISCONNECTED))
@@ -45,7 +48,7 @@ def asked_person(approvals: Approvals, seconds: float) -> Ask:
                 decision = approvals.wait(pending, seconds)
             finally:
                 approvals.remove(pending)
-            values = json.loads(decision.code) if decision.approved and decision.code else None
+            values = key.opened(decision.code or "") if decision.approved else None
             with suppress(InvalidStateError):
                 future.set_result(values)
 

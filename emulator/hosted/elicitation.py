@@ -3,7 +3,7 @@
 A question is a form with at most `MAX_FIELDS` plain fields. Its texts are the server's, so they are shown as
 text, without addresses; a form that may ask for credentials is refused, and so is a URL, which nobody opens
 here. The answer is checked before it leaves, and goes to the server that asks, once: no prompt, log, trace
-or page has it.
+or page has it, and the database only sealed (`sealed_values`).
 
     server ── asks ──► refused: a URL, a credential, more than a form can show, nobody to ask
                   └──► waits (`Ask`) ──► values ──► server
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from emulator.core.errors import BadRequest
+from emulator.hosted.sealed_values import sealed
 from emulator.tools.schema import SchemaError
 from emulator.tools.schema_cleaning import clean_schema
 from emulator.tools.validator import compile_validator
@@ -33,11 +35,17 @@ _MAX_TEXT = 2_000
 _MAX_ANSWER = 10_000
 _MAX_SCHEMA = 100_000
 _ADDRESS = re.compile(r"(?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)\S+", re.IGNORECASE)
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_CREDENTIALS = frozenset(
-    "password passwd passphrase passcode pin otp secret token key apikey code credential credentials".split()
-)
-"""Words in the name or the title of a field for which no form may ask."""
+_RUN = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CREDENTIALS: Mapping[str, str] = {
+    "code": "zip postal post area country region state city language locale currency airport airline station"
+    " bar color colour error status dress uni",
+    "key": "hot mon don tur hoc joc whis",
+    **dict.fromkeys("token secret password passwd passphrase pwd credential".split(), ""),
+}
+"""How a word ends for which no form may ask, and what before it, in the word or as the word before, means
+something else. In doubt a field is refused."""
+_SHORT_CREDENTIALS = frozenset("pass pin otp totp mfa cvv cvc pat bearer".split())
 _KINDS = ("string", "number", "integer", "boolean")
 
 
@@ -96,6 +104,16 @@ class Form(BaseModel):
                 yield field.name, _converted(field, text)
 
 
+class Question(Form):
+    """A form that waits for a person, perhaps at another process's page."""
+
+    public_key: str
+
+    def answer(self, form: Mapping[str, Any]) -> str:
+        """The values, sealed. Raises as `values`."""
+        return sealed(self.values(form), self.public_key)
+
+
 def _converted(field: Field, text: str) -> Any:
     try:
         if field.kind in ("number", "integer"):
@@ -110,10 +128,10 @@ Ask = Callable[[str, Form], "Future[Json | None]"]
 question."""
 
 
-def read_form(text: str) -> Form | None:
-    """The form that ``text`` is, as JSON; None for other text."""
+def read_question(text: str) -> Question | None:
+    """The question that ``text`` is, as JSON; None for other text."""
     try:
-        return Form.model_validate_json(text)
+        return Question.model_validate_json(text)
     except ValidationError:
         return None
 
@@ -148,8 +166,9 @@ def _field(name: str, schema: Any, is_required: bool) -> Field:
     if not isinstance(schema, Mapping):
         raise Refused(f"the schema of its field {name[:64]!r} is no object")
     title = _plain(schema.get("title")) or name[:64]
-    words = {word.lower() for word in _WORD.findall(f"{name} {title}")}
-    if schema.get("format") == "password" or words & _CREDENTIALS:
+    texts = [name, *(text for key in ("title", "description") if (text := schema.get(key)))]
+    is_password = "password" in str(schema.get("format")).lower()
+    if is_password or any(map(_names_credential, map(str, texts))):
         raise Refused(f"its field {name[:64]!r} may ask for a credential, which no form here does")
     kind, options = _kind(name, schema)
     default = schema.get("default")
@@ -164,6 +183,28 @@ def _field(name: str, schema: Any, is_required: bool) -> Field:
         else str(default)[:_MAX_TEXT],
         required=is_required,
     )
+
+
+def _names_credential(text: str) -> bool:
+    """Return True if a word of ``text``, or two words together, may name a credential."""
+    text = unicodedata.normalize("NFKC", text)[:_MAX_SCHEMA]
+    for pattern in (_RUN, _WORD):  # "accesstoken" and "AccessToken"
+        before = ""
+        for word in map(str.lower, pattern.findall(text)):
+            if _is_credential(word, before) or (before + word).removesuffix("s") in _CREDENTIALS:
+                return True
+            before = word
+    return False
+
+
+def _is_credential(word: str, before: str = "") -> bool:
+    for one in (word, word.removesuffix("s")):
+        if one in _SHORT_CREDENTIALS:
+            return True
+        for end, others in _CREDENTIALS.items():
+            if one.endswith(end) and (one.removesuffix(end) or before) not in others.split():
+                return True
+    return False
 
 
 def _kind(name: str, schema: Mapping[str, Any]) -> tuple[Any, tuple[tuple[str, str], ...]]:

@@ -2,17 +2,21 @@
 
 An item with ``server_url`` names a server of its own, if the setting ``mcp_hosts`` allows the host. An item
 with only a ``server_label`` means the operator's server of that name. Raises `BadRequest` naming the place.
+
+What may never happen: a request calls a tool whose calls the operator limits (`ServeRow.is_limited`), except
+as the type that it serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints
 
+from emulator.core.addresses import origin
 from emulator.core.client_keys import grant_of
 from emulator.core.errors import BadRequest
 from emulator.core.protocol import validated
@@ -118,18 +122,31 @@ def operators_server(
     settings: Settings, label: str, item: _Item | None = None, *, is_default: bool = False
 ) -> OfferedServer:
     row = settings.mcp[label]
+    address = address_of(settings, label)
     rules = (row.require_approval, item.require_approval if item else None)
     return OfferedServer(
         label,
-        address_of(settings, label),
+        address,
         (item.server_description if item else None) or row.description,
         (row.allowed_tools, item.allowed_tools if item else None),
         tuple(rule for rule in rules if rule is not None),
-        item.excluded_tools if item else (),
+        (*_limited_tools(settings, address), *(item.excluded_tools if item else ())),
         uses_hints(row),
         is_default,
         credentials=f"token in [mcp.{label}]{'' if is_for_one_user(settings) else ONE_USER}",
     )
+
+
+def _limited_tools(settings: Settings, address: ServerAddress) -> Iterator[str]:
+    """The tools of the server at ``address`` that only the types which they serve may call. A server is the
+    same under each label, and at each URL of its origin."""
+    for row in settings.serve.rows.values():
+        own = address_of(settings, row.server)
+        is_same = own.digest == address.digest or (
+            own.url and address.url and origin(own.url) == origin(address.url)
+        )
+        if row.is_limited and is_same:
+            yield row.tool_name
 
 
 def _usable(settings: Settings, client: str) -> list[str]:
@@ -166,13 +183,14 @@ def _named_server(
             check_header(name, value)
         except ValueError as error:
             raise BadRequest(f"{where}: {error}.", where) from None
+    address = ServerAddress(url=item.server_url, headers=headers)
     return OfferedServer(
         item.server_label,
-        ServerAddress(url=item.server_url, headers=headers),
+        address,
         item.server_description or "",
         (item.allowed_tools,),
         (item.require_approval or "always",),
-        item.excluded_tools,
+        (*_limited_tools(settings, address), *item.excluded_tools),
         credentials=f"{place}.authorization",
     )
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from emulator.hosted.address import ServerFailed
 from emulator.hosted.listing import Listing, function, hints
+from emulator.hosted.mapping_problems import mapping_problems
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.mcp_servers import explained
-from emulator.hosted.served import mapping_problems
 from emulator.hosted.sessions import Sessions
 from emulator.settings.settings import Settings
 from emulator.tools.toolset import Toolset
@@ -61,7 +61,7 @@ class ServerReport:
         approved_first = [tool["name"] for tool in tools if server.asks(tool["name"], hints(tool))]
         comments = [f"{server.label} ({server.address}): {self.error or f'{len(tools)} tools'}"]
         if hidden := len(listing.tools) - len(tools):
-            comments.append(f"{hidden} tools are not in allowed_tools")
+            comments.append(f"{hidden} tools are not offered (allowed_tools, serve)")
         if self.unasked:
             comments.append(f"run without approval (require_approval): {', '.join(self.unasked)}")
         if approved_first:

@@ -1,14 +1,13 @@
 """Offer the types of tools that vendors host, as the operator serves them: by an MCP tool, or a provider.
 
 A request's ``{"type": "web_search"}`` becomes one function, whose calls run there (`served_types`). A type
-that nobody serves is not offered; of a web search the model is told so. What does not bind is found at the
-start (`mapping_problems`).
+that nobody serves is not offered; of a web search the model is told so.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from functools import partial
@@ -20,11 +19,18 @@ from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
 from emulator.hosted import web_search
 from emulator.hosted.address import ServerAddress, ServerFailed
 from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
-from emulator.hosted.listing import Listing, hints
+from emulator.hosted.listing import hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
-from emulator.hosted.served_types import SERVED, FileItem, Item, ServedType, WebItem
+from emulator.hosted.served_types import (
+    SERVED,
+    FileItem,
+    Item,
+    ServedType,
+    WebItem,
+    server_arguments,
+)
 from emulator.hosted.sessions import Sessions
-from emulator.settings.command_line import nearest
+from emulator.settings.mcp_settings import CLIENT_HEADER, CLIENT_VARIABLE
 from emulator.settings.serve_settings import FileSearchRow, ServeRow
 from emulator.settings.settings import Settings
 
@@ -32,8 +38,6 @@ NO_WEB = (
     "There is no web access in this conversation. If the answer needs current information from the web, say "
     "that you cannot look it up."
 )
-CLIENT_HEADER, CLIENT_VARIABLE = "X-Emulator-Client", "EMULATOR_CLIENT"
-"""Where a server with ``scope = "client"`` finds the digest of the client."""
 
 Start = Callable[[dict[str, Any]], Future[HostedResult]]
 
@@ -75,7 +79,7 @@ class ServedTypes:
         table = self._settings.web_search
         if row is not None and self._settings.mcp[row.server].may_use(grant_of(client).name):
             server = operators_server(self._settings, row.server)
-            _check_stores(row, item, place, client)
+            item = _with_stores(row, item, place, client)
             tool = self._by_server(served, row, item, _address(server, row, client), client)
             asks = self._asks(server, row.tool_name, client)
             return replace(tool, needs_approval=asks)
@@ -98,7 +102,7 @@ class ServedTypes:
             return result if result.is_error or result.task else served.read(row, item, result)
 
         async def run(arguments: dict[str, Any]) -> HostedResult:
-            own = served.server_arguments(row, item, arguments)
+            own = server_arguments(row, item, arguments, client)
             return read(await self._sessions.make_call(*place, own))
 
         async def resume(task: str) -> HostedResult:
@@ -127,34 +131,6 @@ class ServedTypes:
         return server.asks(name, hints(listed))
 
 
-def mapping_problems(
-    settings: Settings, listings: Mapping[str, Listing]
-) -> Iterator[tuple[str, str]]:
-    """The types whose tool is missing at its server, or does not take the arguments that are sent, and why.
-    Of servers that are not in ``listings`` nothing is known."""
-    for name, row in settings.serve.rows.items():
-        if row.server in listings and (why := _problem(SERVED[name], row, listings[row.server])):
-            yield name, why
-
-
-def _problem(served: ServedType, row: ServeRow, listing: Listing) -> str:
-    tools = {str(tool["name"]): tool for tool in listing.tools}
-    if row.tool_name not in tools:
-        listed = ", ".join(list(tools)[:20]) or "none"
-        meant = nearest(row.tool_name, [*tools])
-        return f"{row.server} has no tool {row.tool_name!r}{meant}; its tools: {listed}"
-    schema = tools[row.tool_name].get("input_schema") or {}
-    known, sent = [*(schema.get("properties") or {})], served.names(row)
-    for vendors, own in sent.items():
-        if own not in known:
-            takes = ", ".join(known) or "no arguments"
-            return f"{row.tool} has no argument {own!r}: set {vendors} to its name for it ({takes})"
-    missing = [one for one in schema.get("required") or () if one not in sent.values()]
-    if missing:
-        return f"{row.tool} requires {', '.join(map(repr, missing))}, which is not sent"
-    return ""
-
-
 def _address(server: OfferedServer, row: ServeRow, client: str) -> ServerAddress:
     """The server's address, which names the client if the server separates clients."""
     address = server.address
@@ -165,15 +141,20 @@ def _address(server: OfferedServer, row: ServeRow, client: str) -> ServerAddress
     return replace(address, env=(*address.env, (CLIENT_VARIABLE, client)))
 
 
-def _check_stores(row: ServeRow, item: Item, place: str, client: str) -> None:
-    """Raises `BadRequest` for a vector store that the operator does not let the client search."""
-    if not (isinstance(row, FileSearchRow) and isinstance(item, FileItem) and row.vector_store_ids):
-        return
+def _with_stores(row: ServeRow, item: Item, place: str, client: str) -> Item:
+    """The item with the vector stores that are searched: its own, or all that the operator lets the client
+    search. Raises `BadRequest` for others, and if there are none."""
+    if not (isinstance(row, FileSearchRow) and isinstance(item, FileItem)):
+        return item
     allowed = row.stores_of(grant_of(client).name)
     for n, one in enumerate(item.vector_store_ids):
         if one not in allowed:
             where = f"{place}.vector_store_ids[{n}]"
             raise BadRequest(f"{where}: there is no vector store {one[:64]!r} here.", where)
+    if row.vector_store_ids and not allowed:
+        where = f"{place}.vector_store_ids"
+        raise BadRequest(f"{where}: there is no vector store for this key.", where)
+    return item.model_copy(update={"vector_store_ids": item.vector_store_ids or allowed})
 
 
 def _limited(item: Item, run: Start) -> Start:

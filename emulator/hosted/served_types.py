@@ -33,6 +33,7 @@ Domains = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Fie
 MAX_ROWS = 50
 """Of a search."""
 _TOKEN_CHARS = 4
+_INDEX = re.compile(r"\d{1,6}", re.ASCII)
 _IMAGE_SHOWN = "The image is made, and the user sees it."
 _IMAGE_TYPES = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
 
@@ -107,9 +108,6 @@ class ServedType:
     parameter: str
     """What the model writes: one text, under the vendor's name."""
     schema: Json
-    arguments: tuple[str, ...]
-    """The fields of the setting's row that name arguments of the server; their values are the call's, or the
-    item's."""
     read: Callable[[Any, Any, HostedResult], HostedResult]
     """Reads a result that is no error: of a row, an item and the server's result."""
     row_schema: Json | None = None
@@ -137,17 +135,12 @@ class ServedType:
             function["output_schema"] = {"type": "array", "items": self.row_schema}
         return {"type": "function", "function": function}
 
-    def names(self, row: ServeRow) -> Mapping[str, str]:
-        """The vendor's name of each argument that is sent -> the server's."""
-        named = {name: str(getattr(row, name)) for name in self.arguments}
-        return {name: own for name, own in named.items() if own}
 
-    def server_arguments(self, row: ServeRow, item: Item, arguments: Mapping[str, Any]) -> Json:
-        values = {
-            own: arguments.get(name, getattr(item, name, None))
-            for name, own in self.names(row).items()
-        }
-        return {own: value for own, value in values.items() if value is not None}
+def server_arguments(row: ServeRow, item: Item, arguments: Json, client: str) -> Json:
+    """The arguments of a call at the server, which no call and no item can add to."""
+    sent = {**arguments, "client": str(client)}
+    values = {own: sent.get(name, getattr(item, name, None)) for name, own in row.names.items()}
+    return {own: value for own, value in values.items() if value is not None}
 
 
 def _found_pages(row: WebSearchRow, item: WebItem, result: HostedResult) -> HostedResult:
@@ -161,7 +154,7 @@ def _found_pages(row: WebSearchRow, item: WebItem, result: HostedResult) -> Host
     if isinstance(found, HostedResult):
         return found
     pages = (
-        found_page(one.get(row.url), one.get(row.title), one.get(row.snippet)) for one in found
+        found_page(_at(one, row.url), _at(one, row.title), _at(one, row.snippet)) for one in found
     )
     return replace(
         result, content=result_text([p for p in pages if p is not None and item.allows(p.url)])
@@ -184,9 +177,9 @@ def _found_files(row: FileSearchRow, item: FileItem, result: HostedResult) -> Ho
         return found
     hits: list[Json] = []
     for one in found:
-        hit = {name: one.get(getattr(row, name)) for name in ("file_id", "filename", "text")}
+        hit = {name: _at(one, getattr(row, name)) for name in ("file_id", "filename", "text")}
         hit = {name: value if isinstance(value, str) else "" for name, value in hit.items()}
-        score = one.get(row.score)
+        score = _at(one, row.score)
         if isinstance(score, bool) or not isinstance(score, int | float):
             score = None
         if score is None or score >= item.ranking_options.score_threshold:
@@ -199,7 +192,7 @@ def _made_image(row: ImageRow, _: _ImageItem, result: HostedResult) -> HostedRes
     parts = result.content if isinstance(result.content, list) else []
     urls = [str(p["image_url"]["url"]) for p in parts if p.get("type") == "image_url"]
     if row.result:
-        data = _at(result, row.result)
+        data = _at(_json(result), row.result)
         urls = [_data_url(data)] if isinstance(data, str) else []
     if not any(urls):
         return HostedResult("The server made the call and sent no image.", is_error=True)
@@ -208,7 +201,8 @@ def _made_image(row: ImageRow, _: _ImageItem, result: HostedResult) -> HostedRes
 
 
 def _data_url(data: str) -> str:
-    """The address of an image in base64; "" for other text."""
+    """The address of an image in base64, or in an address; "" for other text."""
+    data = data.partition(",")[2] if data.startswith("data:") else data
     try:
         start = base64.b64decode(data, validate=True)[:12]
     except (binascii.Error, ValueError):
@@ -219,22 +213,33 @@ def _data_url(data: str) -> str:
 
 
 def _rows(result: HostedResult, path: str) -> list[Json] | HostedResult:
-    """The objects of the list at ``path``: keys with dots between; a dot alone is the whole result. A result
-    without a list is an error."""
-    found = _at(result, path)
+    """The objects of the list at ``path``; a dot alone is the whole result. A result without a list is an
+    error."""
+    found = _at(_json(result), path)
     if not isinstance(found, list):
         problem = f"The result has no list {path!r}, where the setting serve looks for one."
         return HostedResult(problem, is_error=True)
     return [one for one in found[:MAX_ROWS] if isinstance(one, dict)]
 
 
-def _at(result: HostedResult, path: str) -> Any:
+def _json(result: HostedResult) -> Any:
     try:
-        value = json.loads(result.text)
+        return json.loads(result.text)
     except (ValueError, RecursionError):
         return None
-    for name in filter(None, path.split(".")):
-        value = value.get(name) if isinstance(value, dict) else None
+
+
+def steps(path: str) -> list[str]:
+    return [step for step in path.split(".") if step]
+
+
+def _at(value: Any, path: str) -> Any:
+    """What is at ``path``: keys of objects and indices of lists, with dots between. None for nothing."""
+    for step in steps(path):
+        if isinstance(value, list):
+            value = value[int(step)] if _INDEX.fullmatch(step) and int(step) < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
@@ -254,7 +259,6 @@ SERVED: Mapping[str, ServedType] = {
         description="Search the web. Name the url of each page that your answer relies on.",
         parameter="query",
         schema=_QUERY,
-        arguments=("query",),
         read=_found_pages,
         row_schema=_object(url="string", title="string", snippet="string"),
     ),
@@ -265,7 +269,6 @@ SERVED: Mapping[str, ServedType] = {
         description="Make an image by a description of it. The user sees the image.",
         parameter="prompt",
         schema={"type": "string", "minLength": 1, "maxLength": 32_000},
-        arguments=("prompt", "size", "quality", "background"),
         read=_made_image,
         reads=False,
     ),
@@ -276,7 +279,6 @@ SERVED: Mapping[str, ServedType] = {
         description="Fetch the page or the document at a URL, and return its text.",
         parameter="url",
         schema=_URL,
-        arguments=("url",),
         read=_fetched_text,
     ),
     "file_search": ServedType(
@@ -286,7 +288,6 @@ SERVED: Mapping[str, ServedType] = {
         description="Search the user's files. Name the file of each passage that your answer relies on.",
         parameter="query",
         schema=_QUERY,
-        arguments=("query", "max_num_results", "vector_store_ids"),
         read=_found_files,
         row_schema=_object(file_id="string", filename="string", text="string", score="number"),
     ),

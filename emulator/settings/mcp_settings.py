@@ -20,11 +20,13 @@ from emulator.core import addresses
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _HEADER_VALUE = re.compile(r"(?!\s)[\x20-\x7e\t]{0,8192}(?<!\s)")
+CLIENT_HEADER, CLIENT_VARIABLE = "X-Emulator-Client", "EMULATOR_CLIENT"
+"""Where a server that separates clients finds the digest of the client."""
 _OWN_HEADERS = frozenset(
     "accept accept-encoding connection content-length content-type host last-event-id mcp-session-id"
-    " transfer-encoding upgrade".split()
+    f" transfer-encoding upgrade {CLIENT_HEADER.lower()}".split()
 )
-"""Headers that belong to the transport."""
+"""Headers that belong to the transport, or that only the proxy may set."""
 
 
 def _expand(value: Any) -> Any:
@@ -50,7 +52,8 @@ Argument = Annotated[str | SecretStr, BeforeValidator(_expand_argument)]
 
 def check_header(name: str, value: str) -> None:
     """Raises ValueError, which does not contain the value: a library's error would."""
-    if name.lower() in _OWN_HEADERS or not _HEADER_NAME.fullmatch(name):
+    # CGI and its heirs read a name with underscores as the same header.
+    if name.lower().replace("_", "-") in _OWN_HEADERS or not _HEADER_NAME.fullmatch(name):
         raise ValueError(f"headers may not contain {name[:64]!r}")
     if not _HEADER_VALUE.fullmatch(value):
         raise ValueError(f"the value of {name[:64]} is no header value")

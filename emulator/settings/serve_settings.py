@@ -9,14 +9,14 @@
     results = "hits"                     # where its structured result has the list
 
 A key of a table is a name of the vendor's; its value is the server's name for it. An argument whose value is
-"" is not sent.
+"" is not sent. A place in a result is keys and numbers with dots between (``data.0.b64_json``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
 
@@ -30,6 +30,12 @@ class ServeRow(BaseModel):
     """SERVER.TOOL: a server of ``[mcp]``, which need not be offered otherwise."""
     scope: Literal["shared", "client"] | None = None
     """``client``: the server gets a digest of the client, and separates what it keeps for each."""
+    client: str = ""
+    """The argument that has the digest, too."""
+
+    ARGUMENTS: ClassVar[Mapping[str, str]] = {}
+    """The keys that name arguments of the server, and the JSON type of what is sent. Their values are the
+    call's, or those of the request's item."""
 
     @field_validator("tool")
     @classmethod
@@ -37,6 +43,27 @@ class ServeRow(BaseModel):
         if not all(value.partition(".")):
             raise ValueError("write SERVER.TOOL, a server of [mcp] and its tool")
         return value
+
+    @model_validator(mode="after")
+    def _names_each_argument_once(self) -> Self:
+        if self.client and self.scope != "client":
+            raise ValueError('client needs scope = "client"')
+        vendors: dict[str, str] = {}
+        for name, own in self.names.items():
+            if (other := vendors.setdefault(own, name)) != name:
+                raise ValueError(f"{other} and {name} both name the argument {own!r}")
+        return self
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The key of each argument that is sent -> the server's name."""
+        named = {name: str(getattr(self, name)) for name in (*self.ARGUMENTS, "client")}
+        return {name: own for name, own in named.items() if own}
+
+    @property
+    def is_limited(self) -> bool:
+        """A call is for one client, or for what its key may use: the tool must not be called otherwise."""
+        return self.scope == "client"
 
     @property
     def server(self) -> str:
@@ -48,6 +75,8 @@ class ServeRow(BaseModel):
 
 
 class WebSearchRow(ServeRow):
+    ARGUMENTS = {"query": "string"}
+
     query: str = "query"
     results: str = ""
     """The pages, objects with the three fields below; "": the result is text."""
@@ -57,19 +86,25 @@ class WebSearchRow(ServeRow):
 
 
 class ImageRow(ServeRow):
+    ARGUMENTS = dict.fromkeys(("prompt", "size", "quality", "background"), "string")
+
     prompt: str = "prompt"
     size: str = ""
     quality: str = ""
     background: str = ""
     result: str = ""
-    """The image in base64; "": the result's first part that is an image."""
+    """Where the image is, in base64 or as a ``data:`` URL; "": the result's first part that is an image."""
 
 
 class WebFetchRow(ServeRow):
+    ARGUMENTS = {"url": "string"}
+
     url: str = "url"
 
 
 class FileSearchRow(ServeRow):
+    ARGUMENTS = {"query": "string", "max_num_results": "integer", "vector_store_ids": "array"}
+
     query: str = "query"
     max_num_results: str = ""
     vector_store_ids: str = ""
@@ -88,12 +123,18 @@ class FileSearchRow(ServeRow):
             raise ValueError(
                 'vector_store_ids needs stores: the ids for each key, as in stores = { "*" = ["docs"] }'
             )
+        if self.stores and not self.vector_store_ids:
+            raise ValueError("stores needs vector_store_ids: the argument that has the ids")
         return self
+
+    @property
+    def is_limited(self) -> bool:
+        return super().is_limited or bool(self.stores)
 
     def stores_of(self, key_name: str) -> tuple[str, ...]:
         """The ids that the client key of that name may search."""
         allowed = (ids for key, ids in self.stores.items() if fnmatchcase(key_name, key))
-        return tuple(one for ids in allowed for one in ids)
+        return tuple(dict.fromkeys(one for ids in allowed for one in ids))
 
 
 def _short(value: Any) -> Any:

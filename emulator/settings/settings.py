@@ -330,6 +330,17 @@ class Settings(BaseSettings):
         return bool(self.client_keys or self.client_keys_file)
 
     @property
+    def passes_client_keys(self) -> bool:
+        """Return True if an upstream may get clients' own keys."""
+        return self.pass_client_key or any(row.pass_client_key for row in self.upstreams)
+
+    @property
+    def has_several_clients(self) -> bool:
+        """Return True if clients with different keys may be served."""
+        several = self.client_keys_file or len(self.client_keys) > 1
+        return bool(several) or self.passes_client_keys
+
+    @property
     def waiting_requests(self) -> int:
         """Requests of a worker that may wait for a thread."""
         return self.threads // 16
@@ -409,8 +420,8 @@ class Settings(BaseSettings):
                 )
         if self.web_search is not None and self.serve.web_search is not None:
             raise ValueError("web_search and serve.web_search both name who searches: remove one")
-        files, keys = self.serve.file_search, len(self.client_keys)
-        if files is not None and files.scope is None and (self.client_keys_file or keys > 1):
+        files = self.serve.file_search
+        if files is not None and files.scope is None and self.has_several_clients:
             raise ValueError(
                 'serve.file_search needs a scope, since there are several clients: "client" if the server '
                 'separates them, "shared" if all may search all files'
@@ -434,8 +445,7 @@ class Settings(BaseSettings):
             for model in sorted(models - self.aliases.keys() if place == "fallbacks" else models):
                 if self.upstreams and not any(fnmatchcase(model, p) for p in patterns):
                     raise ValueError(f"{place} name {model!r}, a model that no upstream serves")
-        passing = [row.display_name for row in self.upstreams if row.pass_client_key]
-        if self.wants_keys and (self.pass_client_key or passing):
+        if self.wants_keys and self.passes_client_keys:
             raise ValueError(
                 "pass_client_key would send this proxy's own client_keys to an upstream: "
                 "use only one of the two"

@@ -4,12 +4,15 @@ form may ask. The servers are processes of both generations of the protocol."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulator.hosted.elicitation import Refused, form_of
 from tests.conftest import StartProxy
 from tests.support import mcp_asking
 from tests.support.approver import Approver
@@ -137,10 +140,90 @@ def test_a_servers_text_has_no_addresses(start: Start, upstream: ScriptedUpstrea
     asked = person.ask(CHAT, body())
     wait_until(person.waiting)
     page = person.page()
-    assert "Which seat? See [address removed] for help." in page
+    assert "Which seat? See [address removed] for help, or short.example/login." in page
     assert "evil.example" not in page
+    assert "short.example" not in "".join(re.findall("<[^>]*>", page)), "it is text, no link"
     person.decide("decline")
     asked.result(30)
+
+
+def test_the_values_are_in_no_file_of_the_database(
+    start_app: Any, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """They were plain text in a row until it was swept, longer if the proxy ended; and in its log.
+
+    The person answers at another process.
+    """
+    row = {**mcp_asking.stdio(tmp_path / "log"), "always": True}
+    settings = {
+        "mcp": {"airline": row},
+        "inspector": "open",
+        "database": str(tmp_path / "database"),
+    }
+    person, other = (Approver(start_app(**settings)[0]) for _ in "12")
+    upstream.reply(call("everything"), "Booked.")
+    asked = person.ask(CHAT, body())
+    wait_until(other.waiting)
+    other.decide("approve", **{"field-0": "12 amber", "field-1": "2"})
+    assert asked.result(30)[0] == 200
+    assert answers(tmp_path)[0]["content"]["seat"] == "12 amber"
+    files = {file.name: file.read_bytes() for file in tmp_path.glob("database*")}
+    assert b"Which seat?" in b"".join(files.values()), "the question is there"
+    assert [name for name, raw in files.items() if b"amber" in raw] == []
+
+
+def test_an_answer_that_was_not_sealed_for_its_question_is_none(
+    start_app: Any, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    row = {**mcp_asking.stdio(tmp_path / "log"), "always": True}
+    url, services = start_app(mcp={"airline": row}, inspector="open")
+    person = Approver(url)
+    upstream.reply(call("seat"), "Not booked.")
+    asked = person.ask(CHAT, body())
+    wait_until(person.waiting)
+    decision = json.dumps(["id", {"approved": True, "code": '{"seat": "12A"}'}]).encode()
+    services.stores.database.run(
+        "UPDATE journal SET value = :decision, state = 'decided' WHERE id LIKE 'ask_%'",
+        decision=decision,
+    )
+    assert asked.result(30)[0] == 200
+    assert [answer["action"] for answer in answers(tmp_path)] == ["decline"]
+
+
+REFUSED = (
+    "token tokens access_token accessToken accesstoken AuthTOKEN api.token key keys key2 api-key APIKey"
+    " apikeys license_key code codes authcode verificationcode sms_code zip_pin pwd passwords pass_word"
+    " passWord user_pass passphrase passcode secret clientSecrets credential pin PINs otp mfa cvv bearer"
+    " ａｐｉｋｅｙ"
+).split()
+ASKED = (
+    "seat keyboard monkey monkeys turkey hotkey hot_keys keynote codec tokenizer secretary passenger passport"
+    " compass shipping pineapple zip_code zipCode zipcodes postal_code postcode country_code countryCodes"
+    " currency-code airport_code"
+).split()
+
+
+@pytest.mark.parametrize(
+    ("field", "may_be_asked"),
+    [
+        *(({"name": name}, True) for name in ASKED),
+        *(({"name": name}, False) for name in REFUSED),
+        ({"name": "x", "title": "Country code", "description": "Two letters, as in DE."}, True),
+        ({"name": "zip_code", "title": "Your recovery code"}, False),
+        ({"name": "x", "description": "Your API token"}, False),
+        ({"name": "x", "description": "The pass word of your account"}, False),
+        ({"name": "x", "title": ["Your token"]}, False),
+        ({"name": "x", "format": "PASSWORD"}, False),
+    ],
+    ids=lambda value: str(value) if isinstance(value, bool) else "-".join(map(str, value.values())),
+)
+def test_a_field_that_may_be_a_credential_is_told_by_the_words_of_its_texts(
+    field: Json, may_be_asked: bool
+) -> None:
+    """Plurals, compounds and descriptions were asked, and a postal code was refused."""
+    name, schema = field["name"], {"type": "string"} | {k: field[k] for k in field if k != "name"}
+    with nullcontext() if may_be_asked else pytest.raises(Refused, match="for a credential"):
+        form_of("airline", "?", {"properties": {name: schema}})
 
 
 @pytest.mark.parametrize(

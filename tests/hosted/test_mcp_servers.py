@@ -267,6 +267,16 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (URL | {"server_url": "http://[::1"}, "server_url", "must start with https://"),
     (URL | {"server_url": 3}, "server_url", "valid string"),
     (URL | {"headers": {"Host": "evil"}}, "headers", "may not contain 'Host'"),
+    (
+        URL | {"headers": {"X-Emulator-Client": "b"}},
+        "headers",
+        "may not contain 'X-Emulator-Client'",
+    ),
+    (
+        URL | {"headers": {"x_emulator_client": "b"}},
+        "headers",
+        "may not contain 'x_emulator_client'",
+    ),
     (URL | {"headers": {"A": "b\r\nC: d"}}, "headers", "no header value"),
     (URL | {"headers": {"A": "ü"}}, "headers", "no header value"),
     (URL | {"authorization": "a\nb"}, "authorization", "no header value"),

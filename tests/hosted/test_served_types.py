@@ -468,6 +468,180 @@ def test_a_vector_store_of_others_does_not_exist(
     assert library.log == []
 
 
+FILES: Json = SERVE["file_search"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"vector_store_ids": []}], ids=["missing", "empty"])
+@pytest.mark.parametrize(
+    ("stores", "searched"),
+    [({"*": ["vs_public"], "boss": ["vs_secret"]}, ["vs_public"]), ({"boss": ["vs_secret"]}, None)],
+    ids=["some", "none"],
+)
+def test_a_request_without_stores_searches_those_of_its_key(
+    library: Any, upstream: ScriptedUpstream, fields: Json, stores: Json, searched: list[str] | None
+) -> None:
+    """The server got an empty list, which to most servers means all stores."""
+    url = library({"file_search": {**FILES, "stores": stores}})
+    tools = [{"type": "file_search", **fields}]
+    if searched:
+        upstream.reply(block("print(file_search(query='office'))"), "At nine.")
+    status, _, answer = send(f"{url}/v1/responses", {"model": "m", "input": "?", "tools": tools})
+    if searched:
+        assert (status, len(library.log)) == (200, 1)
+        assert f"lookup office {searched} for" in library.log[0]
+    else:
+        assert (status, answer["error"]["param"]) == (400, "tools[0].vector_store_ids")
+        assert library.log == []
+
+
+def test_stores_that_no_argument_gets_are_refused(library: Any, upstream: ScriptedUpstream) -> None:
+    """They were ignored, and all files were searched."""
+    url = library({"file_search": {"tool": "library.find_text", "scope": "shared"}})
+    tools = [{"type": "file_search", "vector_store_ids": ["vs_public"]}]
+    status, _, answer = send(f"{url}/v1/responses", {"model": "m", "input": "?", "tools": tools})
+    assert (status, answer["error"]["param"]) == (400, "tools[0].vector_store_ids[0]")
+    assert library.log == []
+
+
+RAW: Json = {"type": "mcp", "server_label": "library", "require_approval": "never"}
+TOOLSET: Json = {"type": "mcp_toolset", "mcp_server_name": "library"}
+CALL = block("print(lookup(q='x', stores=['vs_secret']))")
+NAMINGS: dict[str, tuple[str, Json]] = {
+    "responses": ("/v1/responses", {"input": "?", "tools": [RAW]}),
+    "allowed_tools": (
+        "/v1/responses",
+        {"input": "?", "tools": [RAW | {"allowed_tools": ["lookup"]}]},
+    ),
+    "history": (
+        "/v1/responses",
+        {
+            "input": [
+                {
+                    "type": "mcp_list_tools",
+                    "id": "mcpl_1",
+                    "server_label": "library",
+                    "tools": [{"name": "lookup", "input_schema": {"type": "object"}}],
+                },
+                {"role": "user", "content": "?"},
+            ],
+            "tools": [RAW],
+        },
+    ),
+    "tool search": (
+        "/v1/responses",
+        {"input": "?", "tools": [RAW | {"defer_loading": True}, {"type": "tool_search"}]},
+    ),
+    "chat": (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "?"}], "tools": [RAW]},
+    ),
+    "always": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "?"}]}),
+    "messages": (
+        "/v1/messages",
+        {"max_tokens": 9, "messages": [{"role": "user", "content": "?"}], "tools": [TOOLSET]},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "limit", [{"scope": "client"}, {"scope": "shared"}], ids=["scope", "stores"]
+)
+@pytest.mark.parametrize("naming", NAMINGS)
+def test_a_tool_that_serves_some_clients_alone_is_offered_in_no_other_way(
+    library: Any, upstream: ScriptedUpstream, naming: str, limit: Json
+) -> None:
+    """Any key called it raw, with any arguments: past the list of stores and the scope."""
+    row = {"always": naming == "always"}
+    url = library({"file_search": {**FILES, **limit}}, row=row)
+    searches = naming == "tool search"
+    searched = [block("print(search_tools(query='lookup'))")] * searches
+    replies = iter([*searched, CALL])
+    upstream.default = lambda _: next(replies, "I cannot.")
+    path, body = NAMINGS[naming]
+    status, _, answer = send(f"{url}{path}", {"model": "m", **body})
+    assert status == 200, answer
+    shown = json.dumps([request["messages"] for request in upstream.requests])
+    assert "def lookup" not in shown
+    assert ("def find" in shown) == (naming not in ("allowed_tools", "history", "tool search"))
+    assert library.log == []
+
+
+def test_nor_is_it_offered_by_its_url(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    with mcp_library.http(tmp_path) as address:
+        host = address.split("/")[2]
+        row = {"url": address}
+        url = start_proxy(mcp={"library": row}, serve={"file_search": FILES}, mcp_hosts=(host,))
+        replies = iter([CALL])
+        upstream.default = lambda _: next(replies, "I cannot.")
+        tools = [{**RAW, "server_label": "own", "server_url": f"{address}?own"}]
+        body = {"model": "m", "input": "?", "tools": tools}
+        status, _, answer = send(f"{url}/v1/responses", body)
+    assert status == 200, answer
+    assert "find_text" in prompt(upstream, 0) and "lookup" not in prompt(upstream, 0)
+    assert not (tmp_path / "log").exists(), "no tool was called"
+
+
+def test_a_tool_that_serves_all_clients_may_be_named_too(
+    library: Any, upstream: ScriptedUpstream
+) -> None:
+    url = library({"web_search": "library.find_text"})
+    upstream.reply(block("print(find_text(query='tea'))"), "4 pounds.")
+    send(f"{url}/v1/responses", {"model": "m", "input": "?", "tools": [RAW]})
+    assert library.log == ["find_text tea"]
+
+
+def test_an_argument_may_name_the_client(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """Neither the model nor the request sets it."""
+    serve = {
+        "web_search": {
+            "tool": "library.remember",
+            "results": "items",
+            "scope": "client",
+            "client": "user",
+        }
+    }
+    row = mcp_library.stdio(tmp_path / "log")
+    url = start_proxy(mcp={"library": row}, serve=serve, client_keys=("key-a", "key-b"))
+    tools = [{"type": "web_search", "user": "boss", "client": "boss"}]
+    for key in ("key-a", "key-b"):
+        for call in ("web_search(query='tea')", "web_search(query='tea', user='boss')"):
+            upstream.reply(block(f"print({call})"), "Nothing.")
+            body = {"model": "m", "input": "?", "tools": tools, "user": "boss"}
+            headers = {"authorization": f"Bearer {key}"}
+            assert send(f"{url}/v1/responses", body, headers)[0] == 200
+    assert "user" not in json.dumps(upstream.requests[0]["messages"][0])
+    first, second = (tmp_path / "log").read_text().splitlines()
+    assert first != second
+    assert all(len(line.removeprefix("remember tea of ")) == 32 for line in (first, second))
+
+
+@pytest.mark.parametrize("place", ["data.0.b64_json", "url"])
+def test_an_image_is_found_inside_lists_and_as_an_address(
+    library: Any, upstream: ScriptedUpstream, place: str
+) -> None:
+    url = library(
+        {"image_generation": {"tool": "library.sketch", "prompt": "text", "result": place}}
+    )
+    upstream.reply(block("print(image_generation(prompt='a door'))"), "Done.")
+    body = {"model": "m", "input": "Draw.", "tools": [{"type": "image_generation"}]}
+    _, _, response = send(f"{url}/v1/responses", body)
+    assert response["output"][0]["result"] == mcp_library.picture("a door")
+
+
+def test_the_fields_of_a_result_may_be_deep(library: Any, upstream: ScriptedUpstream) -> None:
+    row = {"tool": "library.browse", "results": "found", "url": "meta.link", "title": "titles.0"}
+    url = library({"web_search": row})
+    upstream.reply(block("print(web_search(query='tea')[0])"), "Done.")
+    body = {"model": "m", "input": "Tea?", "tools": [{"type": "web_search"}]}
+    _, _, response = send(f"{url}/v1/responses", body)
+    assert {"type": "url", "url": TEA} in response["output"][0]["action"]["sources"]
+    assert "Tea prices" in prompt(upstream)
+
+
 def test_filters_that_are_not_applied_are_refused(library: Any, upstream: ScriptedUpstream) -> None:
     url = library()
     filters = {"type": "eq", "key": "author", "value": "me"}
@@ -575,6 +749,49 @@ WRONG: list[tuple[Json, str]] = [
         {"file_search": {"tool": "library.lookup", "query": "q", "scope": "shared"}},
         "requires 'stores', which is not sent",
     ),
+    (
+        {"web_search": {"tool": "library.find_all", "query": "queries"}},
+        "takes 'queries' as array; query is sent as string",
+    ),
+    (
+        {"web_search": "library.find_all"},
+        "takes 'query' as null or object; query is sent as string",
+    ),
+    (
+        {"image_generation": {"tool": "library.draw", "prompt": "text", "size": "seconds"}},
+        "takes 'seconds' as number; size is sent as string",
+    ),
+    (
+        {"web_search": {"tool": "library.browse", "results": "fuond"}},
+        "the outputSchema of library.browse has nothing at 'fuond': correct results",
+    ),
+    (
+        {"web_search": {"tool": "library.browse", "results": "found.0.meta"}},
+        "has object at 'found.0.meta': correct results",
+    ),
+    (
+        {"web_search": {"tool": "library.browse", "results": "found"}},
+        "has no 'url' in its results: correct url",
+    ),
+    (
+        {
+            "web_search": {
+                "tool": "library.browse",
+                "results": "found",
+                "url": "meta.link",
+                "title": "meta.title",
+            }
+        },
+        "has no 'meta.title' in its results: correct title",
+    ),
+    (
+        {"image_generation": {"tool": "library.browse", "prompt": "query", "result": "found"}},
+        "has array at 'found': correct result",
+    ),
+    (
+        {"image_generation": {"tool": "library.draw", "size": "text", "prompt": "text"}},
+        "prompt and size both name the argument 'text'",
+    ),
 ]
 
 
@@ -621,7 +838,33 @@ def test_a_mapping_that_does_not_bind_is_an_error_at_the_start(
             {"serve": {"file_search": {"tool": "shop.find", "vector_store_ids": "ids"}}},
             "needs stores",
         ),
+        (
+            {"serve": {"file_search": {"tool": "shop.find", "stores": {"*": ["a"]}}}},
+            "stores needs vector_store_ids",
+        ),
+        (
+            {"serve": {"web_search": {"tool": "shop.find", "client": "user"}}},
+            'client needs scope = "client"',
+        ),
+        (
+            {"serve": {"web_search": {"tool": "shop.find", "scope": "client", "client": "query"}}},
+            "query and client both name the argument 'query'",
+        ),
         ({"serve": {"computer": "shop.click"}}, "Extra inputs"),
+        *(
+            (
+                {
+                    "mcp": {"shop": {"url": "http://127.0.0.1:1"}},
+                    "serve": {"file_search": "shop.find"},
+                    **passing,
+                },
+                "needs a scope",
+            )
+            for passing in (
+                {"pass_client_key": True},
+                {"upstreams": ({"base_url": "http://127.0.0.1:1", "pass_client_key": True},)},
+            )
+        ),
         (
             {
                 "mcp": {"shop": {"url": "http://127.0.0.1:1"}},

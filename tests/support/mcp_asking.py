@@ -17,7 +17,7 @@ import mcp_types as types
 
 Json = dict[str, Any]
 
-MESSAGE = "Which seat? See https://evil.example/login for help."
+MESSAGE = "Which seat? See https://evil.example/login for help, or short.example/login."
 SEAT = {"type": "string", "title": "Seat", "description": "Row and letter.", "minLength": 2}
 FORMS: dict[str, Json] = {
     "seat": {"seat": SEAT},

@@ -19,6 +19,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ImageContent, ToolAnnotations
+from pydantic import BaseModel
 
 from tests.support import mcp_faults
 from tests.support.processes import ROOT
@@ -98,6 +99,46 @@ async def draw(text: str, dimensions: str = "1x1", seconds: float = 0) -> Any:
     if "nothing" in text:
         return "I do not draw that."
     return ImageContent(type="image", data=picture(text), mime_type="image/png")
+
+
+class Link(BaseModel):
+    link: str
+
+
+class Page(BaseModel):
+    meta: Link
+    titles: list[str]
+
+
+class Pages(BaseModel):
+    found: list[Page]
+
+
+@server.tool(annotations=READS)
+def browse(query: str) -> Pages:
+    """Pages of another shape, which the schema describes."""
+    pages = PAGES.items()
+    return Pages(found=[Page(meta=Link(link=url), titles=[title]) for url, (title, _) in pages])
+
+
+@server.tool(annotations=READS)
+def find_all(queries: list[str], query: dict[str, str] | None = None) -> dict[str, Any]:
+    """Pages by several queries."""
+    return {}
+
+
+@server.tool(annotations=READS)
+def remember(query: str, user: str) -> dict[str, Any]:
+    """The pages of a user."""
+    log(f"remember {query} of {user}")
+    return {"items": []}
+
+
+@server.tool()
+def sketch(text: str) -> dict[str, Any]:
+    """A picture as OpenAI's images API sends it, and as an address."""
+    image = picture(text)
+    return {"data": [{"b64_json": image}], "url": f"data:image/png;base64,{image}"}
 
 
 def picture(text: str) -> str:

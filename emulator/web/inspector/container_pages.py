@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from flask import Blueprint, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from emulator.core.errors import NotFound
-from emulator.hosted.elicitation import Form, read_form
+from emulator.hosted.elicitation import Question, read_question
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.interpreter import Interpreter
 from emulator.interpreter.pending_approval import ApprovalDecision, PendingApproval
@@ -65,7 +63,7 @@ def add_containers(
         return pages.page(
             "containers.html", viewer=viewer(), here="containers", containers=newest[:_MAX_CONTAINERS],
             pending_cells=pending_cells(), pending_calls=[
-                (call, client, read_form(call.code)) for call, client in pending_calls()
+                (call, client, read_question(call.code)) for call, client in pending_calls()
             ],
         )  # fmt: skip
 
@@ -103,17 +101,17 @@ def add_containers(
         waiting = next((call for call, _ in pending_calls() if call.id == key), None)
         if waiting is None:
             raise NotFound(f"No call {key!r} waits for approval.")
-        calls.decide(waiting.owner, key, _decision(verb, read_form(waiting.code)))
+        calls.decide(waiting.owner, key, _decision(verb, read_question(waiting.code)))
         return json_reply({"status": f"{verb}d"})
 
 
-def _decision(verb: str, question: Form | None = None) -> ApprovalDecision:
-    """The decision that the current request sends; its code is the values that answer a ``question``. Raises
-    `BadRequest` for values that the server does not accept."""
+def _decision(verb: str, question: Question | None = None) -> ApprovalDecision:
+    """The decision that the current request sends; its code is the answer to a ``question``, which only the
+    process that asks can read. Raises `BadRequest` for values that the server does not accept."""
     if verb not in ("approve", "decline"):
         raise NotFound("A cell or call can only be approved or declined.")
     form = body_as(DecisionForm)
     if question is not None:
-        values = question.values(form.model_extra or {}) if verb == "approve" else {}
-        return ApprovalDecision(verb == "approve", json.dumps(values))
+        answer = question.answer(form.model_extra or {}) if verb == "approve" else None
+        return ApprovalDecision(verb == "approve", answer)
     return ApprovalDecision(verb == "approve", form.code, form.reason)
