@@ -66,7 +66,7 @@ from emulator.programs.open_run import OpenRun
 from emulator.settings.settings import Order, Settings
 from emulator.storage.files import Files
 from emulator.upstream.metering import estimate_tokens
-from emulator.upstream.retries import may_succeed_elsewhere
+from emulator.upstream.retries import may_succeed_at
 from emulator.upstream.routes import Route
 from emulator.upstream.upstreams import Upstreams
 from sandbox.programs.server import ProgramServer
@@ -235,8 +235,8 @@ class Pipeline:
     def _with_fallbacks(
         self, request: AnswerRequest, until: float, open_run: OpenRun | None = None
     ) -> Generator[AnswerEvent, None, None]:
-        routes = [request.route, *self._fallbacks(request)]
-        for route in routes[:-1]:
+        route, *others = [request.route, *self._fallbacks(request)]
+        while others:
             has_output = False
             events_before_output: list[AnswerEvent] = []
             try:
@@ -250,15 +250,17 @@ class Pipeline:
                     if has_output := _is_output(event):
                         yield from events_before_output
             except UpstreamFailed as error:
+                others = [other for other in others if may_succeed_at(other, error, route)]
                 # Output that was sent is final: another model would continue it differently.
-                if has_output or not may_succeed_elsewhere(error):
+                if has_output or not others:
                     raise
                 metrics.FALLBACKS.inc()
                 log.warning("asking another upstream", failed=route.target.name, why=error.message)
+                route, *others = others
             else:
                 yield from events_before_output if not has_output else ()
                 return
-        yield from self._answer(request.with_route(routes[-1]), until, open_run)
+        yield from self._answer(request.with_route(route), until, open_run)
 
     def _is_embedded(self, route: Route) -> bool:
         """Return True for the model that the proxy starts if no upstream is configured."""

@@ -208,5 +208,5 @@ def _window(route: Route, server: ServerKind, *, is_embedded: bool) -> Check:
         return Check("window", True, "the server does not say how many tokens it has")
     is_small = length < SMALL_WINDOW and not is_embedded
     detail = f"{length:,} tokens" + ", too few for coding agents" * is_small
-    fix = (server.window_setting or "start the server with a longer context") if is_small else ""
+    fix = (server.longer_window() or "start the server with a longer context") if is_small else ""
     return Check("window", not is_small, detail, fix, needed=False)

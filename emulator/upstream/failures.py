@@ -166,3 +166,10 @@ def recognize_context_error(error: UpstreamFailed) -> UpstreamFailed:
     if error.status in _OTHER_CAUSES or not _WORDS.search(words):
         return error
     return replace(error, code=CONTEXT_CODE, type="invalid_request_error", status=400)
+
+
+def context_exceeded(tokens: int, length: int, remedy: str = "") -> UpstreamFailed:
+    """The error for a prompt of about ``tokens``, which was not sent. OpenAI's words, which clients parse."""
+    limit = f"This model's maximum context length is {length} tokens"
+    message = f"{limit}, and the prompt has about {tokens}, so it was not sent. {remedy}"
+    return recognize_context_error(UpstreamFailed(message.strip()))

@@ -116,19 +116,22 @@ def tokens_of(characters: int) -> int:
 
 
 def estimate_tokens(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    image_tokens: int = _IMAGE_TOKENS,
 ) -> int:
     """Estimate the length of a prompt. The model reads calls and ``tools`` as JSON or something as long."""
     contents = (message.get("content") or "" for message in messages)
     calls = (call for message in messages for call in message.get("tool_calls") or ())
     texts = (json_codec.dumps(one.get("function") or one) for one in (*calls, *tools))
-    return tokens_of(sum(map(_characters, contents)) + sum(map(len, texts)))
+    image = _CHARS_PER_TOKEN * image_tokens
+    return tokens_of(sum(_characters(one, image) for one in contents) + sum(map(len, texts)))
 
 
-def _characters(content: Any) -> int:
+def _characters(content: Any, image: int) -> int:
     if isinstance(content, str):
         return len(content)
-    image = _CHARS_PER_TOKEN * _IMAGE_TOKENS
     return sum(len(str(part["text"])) if "text" in part else image for part in content)
 
 

@@ -19,11 +19,14 @@ def chats(row: Mapping[str, Any]) -> bool:
     return str(row.get("type")) not in _NO_CHAT
 
 
-def abilities(row: Mapping[str, Any], context_length: int) -> dict[str, Any]:
+def abilities(
+    row: Mapping[str, Any], context_length: int, *, is_loaded: bool = True
+) -> dict[str, Any]:
     """What to add to a model's ``row``: every model that chats can call tools here.
 
     ``supported_parameters`` and ``context_length`` are OpenRouter's names, ``capabilities`` Ollama's and LM
-    Studio's, ``max_context_length`` LM Studio's and Mistral's, ``context_window`` Groq's.
+    Studio's, ``max_context_length`` LM Studio's and Mistral's, ``context_window`` Groq's. ``state`` is LM
+    Studio's, too.
     """
     added: dict[str, Any] = {}
     if chats(row):
@@ -32,6 +35,8 @@ def abilities(row: Mapping[str, Any], context_length: int) -> dict[str, Any]:
     if context_length:
         names = ("context_length", "max_context_length", "context_window", "max_model_len")
         added |= dict.fromkeys(names, context_length)
+    if not is_loaded:
+        added["state"] = "not-loaded"
     return added
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from functools import partial
 
 import structlog
 
@@ -19,10 +18,8 @@ from emulator.upstream.routes import Target
 from emulator.upstream.servers import (
     UNKNOWN,
     ServerKind,
-    context_lengths,
     describe_models,
     identify_server,
-    loaded_lengths,
 )
 from emulator.upstream.upstreams import Upstreams
 
@@ -134,11 +131,7 @@ class Reachability:
             self.servers = {**self.servers, url: server}
         described = describe_models(models, server, upstream.at_root)
         self._upstreams.routes.descriptions[target.name] = described
-        lengths = context_lengths(models, server, upstream.at_root)
-        self._upstreams.routes.context_lengths[target.name] = lengths
-        if server.loads_on_demand:
-            ask = partial(loaded_lengths, server, upstream.at_root)
-            self._upstreams.loads_on_demand[target.name] = ask
+        self._upstreams.windows.identified(target.name, server, upstream, models)
         if models and not self._model:
             self._model = target.client_name(models[0]["id"])
         return ""

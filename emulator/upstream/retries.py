@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from emulator.core.errors import UpstreamFailed
+from emulator.upstream.failures import CONTEXT_CODE
+from emulator.upstream.routes import Route
 
 MAX_WAIT = 60.0
 """Seconds. If an upstream advises a longer pause, its client gets the error instead."""
@@ -50,8 +52,11 @@ def is_temporary(error: UpstreamFailed) -> bool:
     return error.status in (408, 409, 429) or error.status >= 500
 
 
-def may_succeed_elsewhere(error: UpstreamFailed) -> bool:
-    """Return True if another upstream may succeed: the fault is this upstream's, and time remains."""
+def may_succeed_at(other: Route, error: UpstreamFailed, failed: Route) -> bool:
+    """Return True if another upstream may succeed: the fault is the first one's, or its model's context is
+    shorter, and time remains."""
+    if error.code == CONTEXT_CODE:
+        return 0 < failed.context_length < other.context_length
     is_upstreams_fault = error.status in (408, 429) or error.status >= 500
     return is_upstreams_fault and error.code != "answer_timeout"
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from emulator.core.addresses import origin
 from emulator.core.errors import NotFound
 from emulator.settings.settings import Settings
 from emulator.settings.upstream_settings import UpstreamRow
+
+T = TypeVar("T")
+
+
+def of_model(values: Mapping[str, T], model: str) -> T | None:
+    """The value of ``model``; clients of Ollama may leave out the tag ``latest``, which its lists contain."""
+    return values.get(model, values.get(f"{model}:latest"))
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Routes:
         self.context_lengths: dict[str, Mapping[str, int]] = {}
         """Name of a target -> model -> tokens, as its server lists them."""
         self.loaded_lengths: dict[str, Mapping[str, int]] = {}
-        """The same of models that were loaded since."""
+        """The same of models that are loaded, or were, as their servers said last."""
         only_row = UpstreamRow.model_construct(base_url=settings.base_url)
         self.targets = tuple(
             Target(row.display_name, settings.model_copy(update=row.overrides()), row)
@@ -93,9 +101,9 @@ class Routes:
         for target in self.targets:
             if target.serves(client_model):
                 name = target.upstream_name(client_model)
-                description = self.descriptions.get(target.name, {}).get(name, "")
-                listed = self.context_lengths.get(target.name, {}).get(name, 0)
-                length = self.loaded_lengths.get(target.name, {}).get(name, listed)
+                description = of_model(self.descriptions.get(target.name, {}), name) or ""
+                listed = of_model(self.context_lengths.get(target.name, {}), name) or 0
+                length = of_model(self.loaded_lengths.get(target.name, {}), name) or listed
                 return Route(target, name, client_model, description, length, listed)
         raise NotFound(
             f"No upstream is configured for the model {model!r}.", "model", "model_not_found"

@@ -24,6 +24,9 @@ from emulator.upstream.interface import ModelRow
 GetJSON = Callable[[str], object]
 """Returns the JSON at a path of the server's root, or None if there is none."""
 
+USUAL_WINDOW = 32_768
+"""Tokens that coding agents can work with."""
+
 
 @dataclass(frozen=True)
 class ServerKind:
@@ -42,7 +45,12 @@ class ServerKind:
     port: int = 0
     """Where it listens by default on the machine of its user."""
     window_setting: str = ""
-    """How its user gives a model a longer context."""
+    """How its user gives a model a context of {tokens}."""
+
+    def longer_window(self, tokens: int = USUAL_WINDOW) -> str:
+        """How its user makes a prompt of ``tokens`` fit; "" if that is not known."""
+        size = max(USUAL_WINDOW, 1 << (tokens - 1).bit_length())
+        return self.window_setting.format(tokens=size)
 
     def __str__(self) -> str:
         if self.schema_field == "off":
@@ -65,14 +73,14 @@ SERVERS: tuple[ServerKind, ...] = (
         key="tp_size",
         schema_field="json_schema",
         port=30000,
-        window_setting="start it with --context-length 32768",
+        window_setting="start it with --context-length {tokens}",
     ),
     ServerKind(
         "vLLM",
         owner="vllm",
         schema_field="json_schema",
         port=8000,
-        window_setting="start it with --max-model-len 32768",
+        window_setting="start it with --max-model-len {tokens}",
     ),
     ServerKind(
         "llama.cpp",
@@ -81,16 +89,17 @@ SERVERS: tuple[ServerKind, ...] = (
         key="chat_template",
         schema_field="json_schema",
         port=8080,
-        window_setting="start it with --ctx-size 32768",
+        window_setting="start it with --ctx-size {tokens}",
     ),
     ServerKind(
         "LM Studio",
         owner="organization_owner",
         path="/api/v0/models",
         key="data",
+        loads_on_demand=True,
         schema_field="json_schema",
         port=1234,
-        window_setting="load the model with a longer context: lms load MODEL --context-length 32768",
+        window_setting="load the model with a longer context: lms load MODEL --context-length {tokens}",
     ),
     ServerKind(
         "Ollama",
@@ -100,14 +109,14 @@ SERVERS: tuple[ServerKind, ...] = (
         loads_on_demand=True,
         schema_field="json_schema",
         port=11434,
-        window_setting="OLLAMA_CONTEXT_LENGTH=32768 ollama serve",
+        window_setting="OLLAMA_CONTEXT_LENGTH={tokens} ollama serve",
     ),
     # Its model list says that all models belong to "me".
     ServerKind(
         "llama-cpp-python",
         owner="me",
         schema_field="json_object",
-        window_setting="start it with --n_ctx 32768",
+        window_setting="start it with --n_ctx {tokens}",
     ),
 )
 UNKNOWN = ServerKind("unknown")
@@ -162,14 +171,12 @@ def describe_models(
 def context_lengths(
     models: Sequence[ModelRow], server: ServerKind, get: GetJSON
 ) -> Mapping[str, int]:
-    """Return the context's length in tokens of each of ``models`` whose server says it, by the model's id."""
+    """Return the context's length in tokens of those ``models`` whose server lists it, by the model's id."""
     rows = [*islice(models, _MAX_MODELS)]
     lengths = {str(row["id"]): [row.get(field) for field in _LENGTHS] for row in rows}
     if server.name == "llama.cpp" and len(lengths) == 1:
         [own] = lengths.values()
         own.append(_member(_member(get("/props"), "default_generation_settings"), "n_ctx"))
-    for model, length in loaded_lengths(server, get).items():
-        lengths[model] = [length, *lengths.get(model, ())]
     return {
         model: known[0]
         for model, found in lengths.items()

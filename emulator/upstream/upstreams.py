@@ -38,6 +38,7 @@ from emulator.upstream.named_model import find_model
 from emulator.upstream.pass_through import PassedOnRequest
 from emulator.upstream.permissions import check_model, check_passed_on, query_fields
 from emulator.upstream.routes import Route, Routes, Target
+from emulator.upstream.windows import Windows
 
 log = structlog.get_logger()
 
@@ -61,27 +62,25 @@ class AnswerUpstream:
     """An upstream as one answer uses it: the client's key, the answer's deadline and the budget are bound."""
 
     upstream: GuardedUpstream
-    name: str
-    model: str
+    route: Route
+    windows: Windows
     key: str | None
     until: float
     spend: Spend | None
     first_token_seconds: float = math.inf
     """How long the first turn may be silent before a fallback is asked."""
-    on_answer: Callable[[], None] | None = None
-    """Called when a turn has ended."""
     _turns: Iterator[int] = field(default_factory=count, init=False)
 
     def open(self, messages: Messages, fields: Mapping[str, Any]) -> UpstreamReply:
         """Send one turn. ``fields`` are the request's other fields. Raises `UpstreamFailed`."""
-        named = {**fields, "model": self.model}
+        self.windows.check(self.route, messages, fields)
+        named = {**fields, "model": self.route.model}
         first = math.inf
         if next(self._turns) == 0:
             first = time.monotonic() + self.first_token_seconds
         open_reply = partial(self.upstream.open, messages, named, self.until, self.key, first)
-        reply = open_metered(self.name, messages, named, self.spend, open_reply)
-        if self.on_answer is not None:
-            reply.on_close(self.on_answer)
+        reply = open_metered(self.route.target.name, messages, named, self.spend, open_reply)
+        reply.on_close(partial(self.windows.answered, self.route))
         return reply
 
 
@@ -98,15 +97,13 @@ class Upstreams:
         """For ``take_slot`` see `GuardedUpstream`."""
         self._take_slot = take_slot
         self.routes = Routes(settings)
+        self.windows = Windows(self.routes)
         self._answer_seconds = settings.answer_seconds
         self._open_upstream = open_upstream or _open_upstream
         self._closes_upstreams = open_upstream is None
         self._budget = budget
         self._lock = threading.Lock()
         self._guarded: dict[str, GuardedUpstream] = {}
-        self.loads_on_demand: dict[str, Callable[[], Mapping[str, int]]] = {}
-        """Name of a target whose server loads models when they are asked -> asks for the contexts of those
-        that it has loaded."""
         self._listings: dict[tuple[str, str | None], tuple[float, list[ModelRow]]] = {}
 
     def route(self, model: str, client: str, fields: Mapping[str, object] | None = None) -> Route:
@@ -127,25 +124,9 @@ class Upstreams:
         """
         spend = self._spend(client)
         key = key_for(route.settings, client)
-        name = route.target.name
         seconds = route.settings.first_token_seconds if has_fallback else math.inf
-        learn = None
-        if name in self.loads_on_demand and route.model not in self.routes.loaded_lengths.get(
-            name, ()
-        ):
-            learn = partial(self._learn_length, name)
         upstream = self.of(route.target)
-        return AnswerUpstream(upstream, name, route.model, key, until, spend, seconds, learn)
-
-    def _learn_length(self, name: str) -> None:
-        """Ask, in the background, with which contexts the server of a target has loaded its models."""
-
-        def ask() -> None:
-            lengths = self.loads_on_demand[name]()
-            known = self.routes.loaded_lengths.get(name, {})
-            self.routes.loaded_lengths[name] = {**known, **lengths}
-
-        threading.Thread(target=ask, name="context length", daemon=True).start()
+        return AnswerUpstream(upstream, route, self.windows, key, until, spend, seconds)
 
     def deadline(self) -> float:
         """The deadline (monotonic) of an answer that begins now."""
@@ -183,7 +164,7 @@ class Upstreams:
                     owner = model["owned_by"] if len(routes.targets) == 1 else None
                     row = {**model, "id": name, "object": "model"}
                     row |= {"owned_by": owner or target.name}
-                    found.setdefault(name, row | abilities(row, routes.of(name).context_length))
+                    found.setdefault(name, row | self._abilities(row, routes.of(name)))
         if failures and len(failures) == len(listings):
             raise failures[0]
         for alias in routes.aliases:
@@ -191,7 +172,7 @@ class Upstreams:
             known = found.get(route.client_model) or {
                 "object": "model",
                 "created": 0,
-                **abilities({}, route.context_length),
+                **self._abilities({}, route),
             }
             found.setdefault(alias, {**known, "id": alias, "owned_by": route.target.name})
         grant = grant_of(client)
@@ -199,6 +180,9 @@ class Upstreams:
 
         allowed = (Model(**row) for name, row in found.items() if grant.may_use(name))
         return [model.to_dict() for model in allowed]
+
+    def _abilities(self, row: ModelRow, route: Route) -> dict[str, Any]:
+        return abilities(row, route.context_length, is_loaded=self.windows.is_loaded(route))
 
     def pass_on(self, request: PassedOnRequest, client: str) -> PassedOnResponse:
         """Send a request as it is to the upstream of the model that its body names.

@@ -21,7 +21,7 @@ from tests.support.processes import Process, answers, free_port
 REPORTS = 16
 
 
-@pytest.mark.parametrize("program", ["codex", "claude", "opencode"])
+@pytest.mark.parametrize("program", ["codex", "claude", "opencode", "copilot"])
 def test_an_agent_ends_a_task_that_is_longer_than_the_window(
     tmp_path: Path, home: Path, program: str
 ) -> None:

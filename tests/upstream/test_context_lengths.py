@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,11 +96,27 @@ def told(agent: str, connection: AgentConnection, own: dict[str, str]) -> str:
     return json.dumps([one.files_for(connection), one.variables_for(connection, own)])
 
 
-@pytest.mark.parametrize("agent", ["codex", "claude", "opencode", "pi"])
+TOLD = {
+    "codex": "model_context_window = 16384",
+    # It compacts 13,000 tokens before the end of its window.
+    "claude": '"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "29336"',
+    "opencode": '"limit": {"context": 16384, "output": 4096}',
+    "copilot": '"COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "14336"',
+    "vibe": "max_context_length = 16384",
+    "qwen": '"contextWindowSize": 16384',
+    "pi": '"contextWindow": 16384',
+}
+
+
+def test_every_agent_that_has_a_setting_is_told_the_window() -> None:
+    assert AGENTS.keys() - TOLD.keys() == {"cline"}
+
+
+@pytest.mark.parametrize("agent", TOLD)
 def test_an_agent_is_told_the_window_if_it_is_known(agent: str) -> None:
-    # Claude Code compacts 13,000 tokens before the end of its window.
-    assert ("29336" if agent == "claude" else "16384") in told(agent, KNOWN, {})
-    assert "window" not in told(agent, UNKNOWN, {}).lower()
+    assert TOLD[agent] in told(agent, KNOWN, {}).replace('\\"', '"')
+    unknown = told(agent, UNKNOWN, {}).lower()
+    assert [word for word in ("window", "context", "max_") if word in unknown] == []
     for connection in (KNOWN, UNKNOWN):
         for path, text in AGENTS[agent].files_for(connection).items():
             assert "your-" not in text
@@ -107,9 +124,27 @@ def test_an_agent_is_told_the_window_if_it_is_known(agent: str) -> None:
                 json.loads(text)
 
 
-def test_a_window_that_the_user_has_set_stays() -> None:
-    own = {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "9000", "ANTHROPIC_BASE_URL": "http://elsewhere"}
+@pytest.mark.parametrize("agent", ["claude", "copilot"])
+def test_a_window_that_the_user_has_set_stays(agent: str) -> None:
+    """CLAUDE_CODE_AUTO_COMPACT_WINDOW was dropped."""
+    window = dict.fromkeys(AGENTS[agent].window, "9000")
+    own = {**window, "ANTHROPIC_BASE_URL": "http://elsewhere", "COPILOT_MODEL": "another"}
     for connection in (KNOWN, UNKNOWN):
-        variables = AGENTS["claude"].variables_for(connection, own)
-        assert variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "9000"
-        assert variables["ANTHROPIC_BASE_URL"] == connection.url
+        variables = AGENTS[agent].variables_for(connection, own)
+        assert variables == AGENTS[agent].variables_for(UNKNOWN, {}) | window
+
+
+@pytest.mark.parametrize("window", [2048, 4096, 8192, 15_000, 16_000, 16_384, 131_072, 1_000_000])
+def test_claude_code_compacts_before_a_prompt_and_its_answer_exceed_the_window(
+    window: int,
+) -> None:
+    """In windows of less than 16,000 tokens its prompts exceeded them first."""
+    variables = AGENTS["claude"].variables_for(replace(KNOWN, window=window), {})
+    own = int(variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"])
+    answer = int(variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"])
+    threshold = own - answer - 13_000
+    assert threshold > 0
+    assert threshold + answer <= window
+    # It warns of less than 100,000 at each start.
+    compacts_at = str(own) if own >= 100_000 else None
+    assert variables.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW") == compacts_at

@@ -50,7 +50,8 @@ class Agent:
     """Paths in the home -> JSON or TOML."""
     variables: Mapping[str, str] = field(default_factory=dict)
     window: Mapping[str, Callable[[int], int]] = field(default_factory=dict)
-    """Variables that name the model's context, unless the user has set them: their values for a context."""
+    """Variables that name the model's context, unless the user has set them: their values for a context.
+    0: none."""
     arguments: tuple[str, ...] = ()
     """Precede the user's arguments."""
     setup: tuple[str, ...] = ()
@@ -66,8 +67,8 @@ class Agent:
         for name, value in self.window.items():
             if own.get(name):
                 filled[name] = own[name]
-            elif connection.window:
-                filled[name] = str(value(connection.window))
+            elif connection.window and (tokens := value(connection.window)):
+                filled[name] = str(tokens)
         return filled
 
     def describe(self, program: str, connection: AgentConnection) -> str:
@@ -88,6 +89,20 @@ class Agent:
 def _quote(text: str) -> str:
     """``text`` inside a string of JSON, which is also one of TOML."""
     return json.dumps(text)[1:-1]
+
+
+def _claude_window(window: int) -> int:
+    """It compacts 13,000 tokens before the end of its window, and before that the length of an answer (at
+    most 20,000): in a small window it refused every prompt. With less room than these values leave in one of
+    16,384 tokens it ends, because it has to compact too often. In a smaller one the answer needs the room.
+    """
+    return max(window, min(window * 7 // 8 + 15_000, window + 13_000))
+
+
+def _claude_compact_window(window: int) -> int:
+    """The same, at least 100,000: 2.1.332 reads less as that, and warns of it at each start."""
+    own = _claude_window(window)
+    return own if own >= 100_000 else 0
 
 
 AGENTS: Mapping[str, Agent] = {
@@ -118,11 +133,9 @@ wire_api = "responses"
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "your-model",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         },
-        # It compacts 13,000 tokens before the end of its window, and before that the length of an answer (at
-        # most 20,000): in a small window it refused every prompt. With less room than these values leave in
-        # one of 16,384 tokens it ends, because it has to compact too often.
         window={
-            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": lambda window: max(window, window * 7 // 8 + 15_000),
+            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": _claude_window,
+            "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _claude_compact_window,
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS": lambda window: min(window // _OUTPUT_PART, 20_000),
         },
     ),
@@ -156,6 +169,12 @@ wire_api = "responses"
             "COPILOT_MODEL": "your-model",
             "COPILOT_OFFLINE": "true",
         },
+        # `copilot help providers`. Its own prompt has 11,000 tokens: with more room for an answer it compacts
+        # forever in a window of 16,384.
+        window={
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": lambda window: window - window // 8,
+            "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": lambda window: window // 8,
+        },
     ),
     "vibe": Agent(
         "Mistral Vibe",
@@ -173,6 +192,7 @@ api_key_env_var = "PROXY_KEY"
 [[models]]
 name = "your-model"
 provider = "proxy"
+max_context_length = your-window
 """
         },
         variables={"PROXY_KEY": "your-key"},
@@ -183,7 +203,10 @@ provider = "proxy"
         # Otherwise what a command prints just before it ends can be lost.
         {
             ".qwen/settings.json": """\
-{"tools": {"shell": {"enableInteractiveShell": true}}}
+{
+  "model": {"generationConfig": {"contextWindowSize": your-window}},
+  "tools": {"shell": {"enableInteractiveShell": true}}
+}
 """
         },
         variables={
@@ -218,6 +241,8 @@ provider = "proxy"
     "cline": Agent(
         "Cline CLI",
         "npm install -g cline",
+        # No window: for this provider it ignores that of its models.json, and assumes 128,000 tokens
+        # (cline/cline#12520; so does 3.0.65).
         setup=(
             *("auth", "openai", "--apikey", "your-key", "--modelid", "your-model"),
             *("--baseurl", "http://127.0.0.1:8001/v1"),

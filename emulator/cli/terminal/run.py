@@ -6,6 +6,7 @@ The agent stays in the terminal's process group: Ctrl-C is its own. The proxy ha
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 import urllib3
 
@@ -41,6 +42,10 @@ _POLL_SECONDS = 0.1
 _EXAMPLE = "Try: "
 """In the log, unless its level is higher, when the proxy has asked its server for the contexts' lengths."""
 _LENGTH_SECONDS = 2.0
+_LOAD_SECONDS = 300.0
+"""A server may take minutes for a large model."""
+_NOT_LOADED = "not-loaded"
+"""What a list of models says of one that its server will load when it is asked."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND = 127
 """The exit code of a shell for an unknown program."""
@@ -217,40 +222,62 @@ def _wait_for_model(
 ) -> tuple[str, int]:
     """Wait until the proxy lists models; return ``model``, or the first, and its context in tokens.
 
-    "any" if the upstream has no list; 0 if it does not say, within a moment, how long the context is.
+    A model that its server loads on demand is loaded first, since its context shows only then. "any" if the
+    upstream has no list; 0 if it does not say, within a moment, how long the context is.
     """
     deadline = time.monotonic() + _START_SECONDS
-    first_list = math.inf
+    length_until = math.inf
+    is_asked = False
     while time.monotonic() < deadline and process.poll() is None:
         has_asked = _EXAMPLE in _read(log)
         try:
-            response = urllib3.request(
-                "GET",
-                f"{url}/v1/models",
-                headers={"authorization": f"Bearer {key}"},
-                timeout=_REQUEST_SECONDS,
-                retries=False,
-            )
+            response = _request("GET", f"{url}/v1/models", key, _REQUEST_SECONDS)
         except urllib3.exceptions.HTTPError:
             time.sleep(_POLL_SECONDS)
             continue
-        if response.status == 200:
-            rows = response.json()["data"]
-            chosen = [row for row in rows if row["id"] == model] if model else rows[:1]
-            length = next((int(row.get("context_length") or 0) for row in chosen), 0)
-            first_list = min(first_list, time.monotonic())
-            has_asked |= time.monotonic() > first_list + _LENGTH_SECONDS
-            if chosen and not length and not has_asked:
-                time.sleep(_POLL_SECONDS)
-                continue
-            return model or next((str(row["id"]) for row in rows), "any"), length
-        message = response.json()["error"]["message"]
-        if response.status in (401, 403):
-            raise _CannotRun(f"{message} (--key KEY)")
-        if response.status >= 500:
-            raise _CannotRun(message)
-        return model or "any", 0
+        if response.status != 200:
+            return _without_list(response, model), 0
+        rows: list[dict[str, Any]] = response.json()["data"]
+        names = (model, f"{model}:latest")
+        row = next((row for row in rows if model is None or row["id"] in names), {})
+        length = int(row.get("context_length") or 0)
+        length_until = min(length_until, time.monotonic() + _LENGTH_SECONDS)
+        is_loaded = row.get("state") != _NOT_LOADED
+        if not (is_loaded or is_asked):
+            _load(url, key, row["id"])
+            is_asked = True
+            deadline = time.monotonic() + _START_SECONDS
+            length_until = time.monotonic() + _LENGTH_SECONDS
+        elif not row or (is_loaded and (length or has_asked)) or time.monotonic() > length_until:
+            return model or str(row.get("id", "any")), length
+        time.sleep(_POLL_SECONDS)
     raise _CannotRun(f"The proxy did not start:\n{_read(log)[-2000:].strip()}")
+
+
+def _load(url: str, key: str, model: str) -> None:
+    """Ask the model for one token. A failure is the agent's to report."""
+    print(f"The server loads {model}: only then it says how long the context is.", file=sys.stderr)
+    question = [{"role": "user", "content": "Hi"}]
+    body = json.dumps({"model": model, "messages": question, "max_tokens": 1}).encode()
+    with suppress(urllib3.exceptions.HTTPError):
+        _request("POST", f"{url}/v1/chat/completions", key, _LOAD_SECONDS, body)
+
+
+def _request(
+    method: str, url: str, key: str, seconds: float, body: bytes | None = None
+) -> urllib3.BaseHTTPResponse:
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    return urllib3.request(method, url, headers=headers, body=body, timeout=seconds, retries=False)
+
+
+def _without_list(response: urllib3.BaseHTTPResponse, model: str | None) -> str:
+    """The model's name if the upstream has no list. Raises `_CannotRun` for other failures."""
+    message = response.json()["error"]["message"]
+    if response.status in (401, 403):
+        raise _CannotRun(f"{message} (--key KEY)")
+    if response.status >= 500:
+        raise _CannotRun(message)
+    return model or "any"
 
 
 def _read(log: IO[bytes]) -> str:

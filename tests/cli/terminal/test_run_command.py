@@ -20,7 +20,7 @@ from emulator.cli.terminal.agents import AGENTS
 from tests.support.command_line import command_line, environment, served
 from tests.support.environments import ROOT
 from tests.support.processes import Process, free_port
-from tests.support.scripted import ScriptedUpstream
+from tests.support.scripted import Body, Reply, ScriptedUpstream
 
 AGENT = f"""#!{sys.executable}
 import json, os, pathlib, signal, sys, urllib.request
@@ -95,6 +95,8 @@ def test_an_agent_runs_with_its_own_proxy_and_home(
     assert is_gone(seen["url"])
     assert [file.name for file in tmp_path.iterdir()] == ["bin"]
     assert "The inspector shows each request: http://127.0.0.1:" in ended.err
+    # A hosted model would cost money.
+    assert upstream.requests == []
 
 
 class Slow(dict[str, Any]):
@@ -120,6 +122,42 @@ def test_an_agent_is_told_the_window_of_a_slow_server(
     command = ("--base-url", upstream.base_url, "run", "codex")
     ended = command_line(*command, home=tmp_path, variables=variables)
     assert "model_context_window = 16384\n" in json.loads(ended.out)["config"]
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("model", ["small:latest", "small", None])
+def test_a_model_that_is_not_loaded_is_loaded_first(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str], model: str | None
+) -> None:
+    """An Ollama that has just started says no window, and Claude Code assumed a million tokens."""
+    row = {"id": "small:latest", "object": "model", "created": 1, "owned_by": "library"}
+    upstream.at_root = {"/v1/models": {"object": "list", "data": [row]}, "/api/ps": {"models": []}}
+
+    def load(_: Body) -> str:
+        loaded = {"name": "small:latest", "context_length": 16_384}
+        upstream.at_root |= {"/api/ps": {"models": [loaded]}}
+        return "Hm"
+
+    upstream.reply(load)
+    named = ("--model", model) if model else ()
+    command = ("--base-url", upstream.base_url, "run", "codex", *named)
+    ended = command_line(*command, home=tmp_path, variables=variables)
+    assert "model_context_window = 16384\n" in json.loads(ended.out)["config"]
+    [request] = upstream.requests
+    assert (request["model"], request["max_tokens"]) == ("small:latest", 1)
+    assert ended.err.count("The server loads small:latest") == 1
+
+
+def test_a_model_that_cannot_be_loaded_is_the_agents_to_report(
+    tmp_path: Path, upstream: ScriptedUpstream, variables: dict[str, str]
+) -> None:
+    row = {"id": "small", "object": "model", "created": 1, "owned_by": "library"}
+    upstream.at_root = {"/v1/models": {"object": "list", "data": [row]}, "/api/ps": {"models": []}}
+    upstream.reply(Reply(status=400))
+    command = ("--base-url", upstream.base_url, "run", "codex")
+    ended = command_line(*command, home=tmp_path, variables=variables)
+    assert ended.code == 3, ended
+    assert "model_context_window" not in json.loads(ended.out)["config"]
 
 
 def test_a_projects_settings_are_ignored_unless_the_user_trusts_them(
