@@ -636,7 +636,8 @@ def test_the_fields_of_a_result_may_be_deep(library: Any, upstream: ScriptedUpst
     row = {"tool": "library.browse", "results": "found", "url": "meta.link", "title": "titles.0"}
     url = library({"web_search": row})
     upstream.reply(block("print(web_search(query='tea')[0])"), "Done.")
-    body = {"model": "m", "input": "Tea?", "tools": [{"type": "web_search"}]}
+    tools = [{"type": "web_search"}]
+    body = {"model": "m", "input": "Tea?", "tools": tools, "include": INCLUDE}
     _, _, response = send(f"{url}/v1/responses", body)
     assert {"type": "url", "url": TEA} in response["output"][0]["action"]["sources"]
     assert "Tea prices" in prompt(upstream)
