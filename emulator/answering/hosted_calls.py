@@ -47,6 +47,7 @@ from emulator.core.events import (
     CodeFinished,
     CodeStarted,
     Finish,
+    HostedError,
     ModelViewReport,
     ReasoningDelta,
     ToolCall,
@@ -221,10 +222,11 @@ class HostedCalls:
         self._call_count += 1
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
-            known = known or HostedResult(text, is_error=True)
+            known = known or HostedResult(text, is_error=True, error_code="max_uses_exceeded")
         if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"]):
             text = "This URL is neither in a message of the user nor in a result."
-            known = known or HostedResult(text, is_error=True)
+            code: HostedError = "url_not_in_prior_context"
+            known = known or HostedResult(text, is_error=True, error_code=code)
         yield from self._running.add(tool, call, known, approval_id)
 
     def _is_named(self, url: str) -> bool:

@@ -24,6 +24,10 @@ class ServerRefused(ServerFailed):
     """The server refused the credentials, or wants some."""
 
 
+class RateLimited(ServerFailed):
+    """The server refused the request, because there are too many of them."""
+
+
 class NeverSent(ServerFailed):
     """The server could not be connected, so it has not seen the call."""
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from emulator.core.events import HostedKind
+from emulator.core.events import HostedError, HostedKind
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.tools.effects import declares_repeatable, hints_of
 
@@ -37,6 +37,7 @@ class HostedResult:
     """An image for the client, as a data: URL; the model reads ``content``."""
     task: str = ""
     """The server makes the call as a task: `HostedTool.resume` has the result."""
+    error_code: HostedError = ""
 
     @property
     def text(self) -> str:

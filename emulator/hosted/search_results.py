@@ -10,6 +10,7 @@ from typing import Any
 
 from emulator.core.addresses import split_url
 
+MAX_URL = 2048
 _MAX_TEXT = 1_000
 """Characters of a title, or of the snippet of one page."""
 _URL = re.compile(r"https?://[^\s\"'<>)\]}\\]+")
@@ -26,7 +27,7 @@ def found_page(url: Any, title: Any, snippet: Any) -> FoundPage | None:
     """A page as a provider reports it; None if its address is not of the web."""
     if (
         not isinstance(url, str)
-        or len(url) > 2048
+        or len(url) > MAX_URL
         or split_url(url).scheme not in ("http", "https")
     ):
         return None

@@ -16,6 +16,7 @@ from typing import Any
 
 from emulator.core.client_keys import grant_of
 from emulator.core.errors import BadRequest, ClientDisconnected
+from emulator.core.events import HostedError
 from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
 from emulator.hosted import web_search
 from emulator.hosted.address import ServerAddress, ServerFailed
@@ -80,7 +81,7 @@ class ServedTypes:
             asks = self._asks(server, row.tool_name, client)
             return replace(tool, needs_approval=asks)
         if name == "web_search" and table is not None:
-            start = _limited(item, self._by_provider(item))
+            start = _limited(served, item, self._by_provider(item))
             return HostedTool(served.definition(None), served.kind, "", name, start)
         return None
 
@@ -109,7 +110,7 @@ class ServedTypes:
             served.kind,
             row.server,
             served.kind,
-            _limited(item, partial(self._sessions.start, run)),
+            _limited(served, item, partial(self._sessions.start, run)),
             partial(self._sessions.start, resume),
         )
 
@@ -176,20 +177,27 @@ def _check_stores(row: ServeRow, item: Item, place: str, client: str) -> None:
             raise BadRequest(f"{where}: there is no vector store {one[:64]!r} here.", where)
 
 
-def _limited(item: Item, run: Start) -> Start:
+def _limited(served: ServedType, item: Item, run: Start) -> Start:
     """The calls of one answer, at most ``max_uses``, that the item allows."""
     uses = itertools.count(1)
 
     def start(arguments: dict[str, Any]) -> Future[HostedResult]:
-        url = arguments.get("url")
-        if isinstance(item, WebItem) and isinstance(url, str) and not item.allows(url):
+        text = str(arguments[served.parameter])
+        if len(text) > served.most_chars:
+            problem = f"The {served.parameter} is longer than {served.most_chars} characters."
+            return _refused(problem, served.too_long)
+        if served.kind == "web_fetch" and isinstance(item, WebItem) and not item.allows(text):
             problem = "The domain of this URL is not allowed in this request."
-            return ended_call(HostedResult(problem, is_error=True))
+            return _refused(problem, "url_not_allowed")
         if item.max_uses is not None and next(uses) > item.max_uses:
-            return ended_call(HostedResult(f"max_uses is {item.max_uses}.", is_error=True))
+            return _refused(f"max_uses is {item.max_uses}.", "max_uses_exceeded")
         return run(arguments)
 
     return start
+
+
+def _refused(problem: str, code: HostedError) -> Future[HostedResult]:
+    return ended_call(HostedResult(problem, is_error=True, error_code=code))
 
 
 def _has_search_options(chat: ChatCompletionRequest) -> bool:

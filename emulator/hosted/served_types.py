@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from emulator.core.events import HostedKind
+from emulator.core.events import HostedError, HostedKind
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.hosted.search_results import found_page, is_in_domains, read_pages, result_text
+from emulator.hosted.search_results import MAX_URL, found_page, is_in_domains, read_pages, result_text
 from emulator.settings.serve_settings import (
     FileSearchRow,
     ImageRow,
@@ -107,6 +107,8 @@ class ServedType:
     parameter: str
     """What the model writes: one text, under the vendor's name."""
     schema: Json
+    most_chars: int
+    """Of that text. It is no limit of the schema, so that a longer one is the call's error."""
     arguments: tuple[str, ...]
     """The fields of the setting's row that name arguments of the server; their values are the call's, or the
     item's."""
@@ -116,6 +118,8 @@ class ServedType:
     """Of each object of a result for which the setting names a list."""
     reads: bool = True
     """A call changes nothing."""
+    too_long: HostedError = ""
+    """The code of a call whose text is too long."""
 
     def definition(self, row: ServeRow | None) -> Json:
         """The function as the model sees it; ``row`` is None for a search by a provider."""
@@ -243,8 +247,8 @@ def _object(**properties: str) -> Json:
     return {"type": "object", "properties": kinds}
 
 
-_QUERY: Json = {"type": "string", "minLength": 1, "maxLength": 1000}
-_URL: Json = {"type": "string", "pattern": "^https?://", "maxLength": 2048}
+_TEXT: Json = {"type": "string", "minLength": 1}
+_URL: Json = {"type": "string", "pattern": "^https?://"}
 
 SERVED: Mapping[str, ServedType] = {
     "web_search": ServedType(
@@ -253,10 +257,12 @@ SERVED: Mapping[str, ServedType] = {
         item=WebItem,
         description="Search the web. Name the url of each page that your answer relies on.",
         parameter="query",
-        schema=_QUERY,
+        schema=_TEXT,
+        most_chars=1000,
         arguments=("query",),
         read=_found_pages,
         row_schema=_object(url="string", title="string", snippet="string"),
+        too_long="query_too_long",
     ),
     "image_generation": ServedType(
         kind="image_generation",
@@ -264,7 +270,8 @@ SERVED: Mapping[str, ServedType] = {
         item=_ImageItem,
         description="Make an image by a description of it. The user sees the image.",
         parameter="prompt",
-        schema={"type": "string", "minLength": 1, "maxLength": 32_000},
+        schema=_TEXT,
+        most_chars=32_000,
         arguments=("prompt", "size", "quality", "background"),
         read=_made_image,
         reads=False,
@@ -276,8 +283,10 @@ SERVED: Mapping[str, ServedType] = {
         description="Fetch the page or the document at a URL, and return its text.",
         parameter="url",
         schema=_URL,
+        most_chars=MAX_URL,
         arguments=("url",),
         read=_fetched_text,
+        too_long="url_too_long",
     ),
     "file_search": ServedType(
         kind="file_search",
@@ -285,7 +294,8 @@ SERVED: Mapping[str, ServedType] = {
         item=FileItem,
         description="Search the user's files. Name the file of each passage that your answer relies on.",
         parameter="query",
-        schema=_QUERY,
+        schema=_TEXT,
+        most_chars=1000,
         arguments=("query", "max_num_results", "vector_store_ids"),
         read=_found_files,
         row_schema=_object(file_id="string", filename="string", text="string", score="number"),

@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from http.client import TOO_MANY_REQUESTS
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ from pydantic import SecretStr, ValidationError
 
 from emulator.hosted.address import (
     NeverSent,
+    RateLimited,
     ResultLost,
     ServerAddress,
     ServerFailed,
@@ -367,7 +369,9 @@ class ServerSession:
             assert isinstance(stream, httpx2.AsyncByteStream)
             response.stream = BoundedBody(stream)
 
-    def _refusal(self) -> ServerRefused | None:
+    def _refusal(self) -> ServerFailed | None:
+        if self._status == TOO_MANY_REQUESTS:
+            return RateLimited(f"it has too many requests (HTTP {self._status})")
         if self._status not in (401, 403):
             return None
         if self._login is not None:

@@ -16,8 +16,10 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from emulator.core.events import HostedError
 from emulator.hosted.address import (
     NeverSent,
+    RateLimited,
     ResultLost,
     ServerAddress,
     ServerFailed,
@@ -176,5 +178,7 @@ class Sessions:
 def _failed(label: str, error: ServerFailed) -> HostedResult:
     lost: Outcome = "unknown" if isinstance(error, ResultLost) else "known"
     outcome: Outcome = "unsent" if isinstance(error, NeverSent) else lost
+    is_limited = any(isinstance(one, RateLimited) for one in (error, error.__cause__))
+    code: HostedError = "too_many_requests" if is_limited else ""
     message = f"MCP server {label!r} failed: {error}."
-    return HostedResult(message, is_error=True, outcome=outcome)
+    return HostedResult(message, is_error=True, outcome=outcome, error_code=code)
