@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from emulator.core.events import HostedError, HostedKind
 from emulator.core.protocol import ChatCompletionRequest
+from emulator.hosted.url_sources import URLSources
 from emulator.tools.effects import declares_repeatable, hints_of
 
 IMAGE = "[an image]"
@@ -79,6 +80,8 @@ class HostedTool:
     """The client decides about each call before it runs."""
     container_id: Callable[[], str] = str
     """Returns the container in which calls run, made by the first call; "" if they run elsewhere."""
+    url_sources: URLSources | None = None
+    """Which texts may name the URL that a fetch is for; None for all that the model has not written."""
     is_hidden: bool = False
     """The client knows nothing of the tool: no front shows its calls."""
 

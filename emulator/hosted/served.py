@@ -25,6 +25,7 @@ from emulator.hosted.listing import Listing, hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.served_types import SERVED, FileItem, Item, ServedType, WebItem
 from emulator.hosted.sessions import Sessions
+from emulator.hosted.url_sources import URLSources
 from emulator.settings.command_line import nearest
 from emulator.settings.serve_settings import FileSearchRow, ServeRow
 from emulator.settings.settings import Settings
@@ -61,6 +62,8 @@ class ServedTypes:
                 continue
             place = f"tools[{items[0][0]}]" if items else "web_search_options"
             item = validated(served.item, items[0][1], place) if items else served.item()
+            if isinstance(item, WebItem) and item.url_sources:
+                _check_named(item.url_sources, chat, place)
             if (tool := self._tool(name, served, item, place, client)) is not None:
                 tools.append(tool)
                 types |= {str(one["type"]) for _, one in items} | _chosen_type(chat, served)
@@ -79,7 +82,8 @@ class ServedTypes:
             _check_stores(row, item, place, client)
             tool = self._by_server(served, row, item, _address(server, row, client), client)
             asks = self._asks(server, row.tool_name, client)
-            return replace(tool, needs_approval=asks)
+            sources = item.url_sources if isinstance(item, WebItem) else None
+            return replace(tool, needs_approval=asks, url_sources=sources)
         if name == "web_search" and table is not None:
             start = _limited(served, item, self._by_provider(item))
             return HostedTool(served.definition(None), served.kind, "", name, start)
@@ -175,6 +179,16 @@ def _check_stores(row: ServeRow, item: Item, place: str, client: str) -> None:
         if one not in allowed:
             where = f"{place}.vector_store_ids[{n}]"
             raise BadRequest(f"{where}: there is no vector store {one[:64]!r} here.", where)
+
+
+def _check_named(sources: URLSources, chat: ChatCompletionRequest, place: str) -> None:
+    """Raises `BadRequest` for a name of a tool that the request does not have."""
+    tools = chat.tools or ()
+    declared = [one.get("name") or (one.get("function") or {}).get("name") for one in tools]
+    for field, name in sources.named_tools():
+        if name not in declared:
+            where = f"{place}.{field}"
+            raise BadRequest(f"{where}: the request has no tool {name[:64]!r}.", where)
 
 
 def _limited(served: ServedType, item: Item, run: Start) -> Start:

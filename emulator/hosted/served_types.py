@@ -12,13 +12,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, field_validator, model_validator
 
 from emulator.core.events import HostedError, HostedKind
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.hosted.search_results import MAX_URL, found_page, is_in_domains, read_pages, result_text
+from emulator.hosted.search_results import MAX_URL, Domain, found_page, read_pages, result_text
+from emulator.hosted.url_sources import URLSources
 from emulator.settings.serve_settings import (
     FileSearchRow,
     ImageRow,
@@ -28,7 +29,15 @@ from emulator.settings.serve_settings import (
 )
 
 Json = dict[str, Any]
-Domains = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=100)]
+
+
+def _domain(value: Any) -> Domain:
+    if not isinstance(value, str) or len(value) > 256:
+        raise ValueError("is no domain")
+    return Domain.parsed(value)
+
+
+Domains = Annotated[list[Annotated[Domain, PlainValidator(_domain)]], Field(max_length=100)]
 
 MAX_ROWS = 50
 """Of a search."""
@@ -57,9 +66,16 @@ class WebItem(Item):
     allowed_domains: Domains | None = None
     blocked_domains: Domains | None = None
     max_content_tokens: Annotated[int, Field(ge=1)] | None = None
+    url_sources: URLSources | None = None
+
+    @model_validator(mode="after")
+    def _has_one_list(self) -> Self:
+        if all(self._domains):
+            raise ValueError("allowed_domains and blocked_domains exclude each other")
+        return self
 
     @property
-    def _domains(self) -> tuple[Sequence[str], Sequence[str]]:
+    def _domains(self) -> tuple[Sequence[Domain], Sequence[Domain]]:
         filters = self.filters or _Filters()
         allowed = filters.allowed_domains or self.allowed_domains
         return allowed or (), filters.blocked_domains or self.blocked_domains or ()
@@ -70,7 +86,8 @@ class WebItem(Item):
 
     def allows(self, url: str) -> bool:
         allowed, blocked = self._domains
-        return not (allowed and not is_in_domains(url, allowed)) and not is_in_domains(url, blocked)
+        is_allowed = not allowed or any(one.has(url) for one in allowed)
+        return is_allowed and not any(one.has(url) for one in blocked)
 
 
 class _ImageItem(Item):

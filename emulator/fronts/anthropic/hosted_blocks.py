@@ -67,7 +67,10 @@ def _texts(result: HostedCallFinished) -> list[str]:
 def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
     """The pages; a client gets no text of them, as at Anthropic, where it is encrypted."""
     if result.is_error:
-        return {"type": "web_search_tool_result_error", "error_code": result.error_code or "unavailable"}
+        return {
+            "type": "web_search_tool_result_error",
+            "error_code": result.error_code or "unavailable",
+        }
     return [
         {
             "type": "web_search_result",
