@@ -36,6 +36,10 @@ class ResultLost(ServerFailed):
     """The call was sent; nobody knows whether the server has made it."""
 
 
+class TaskCancelled(ServerFailed):
+    """The server has cancelled the call's task, as it was asked to, before it had ended."""
+
+
 class SessionUnknown(NeverSent):
     """The server rejected a call, which did not run, because it does not know the session any longer."""
 

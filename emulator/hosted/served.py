@@ -20,7 +20,13 @@ from emulator.core.events import HostedError
 from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
 from emulator.hosted import web_search
 from emulator.hosted.address import ServerAddress, ServerFailed
-from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
+from emulator.hosted.hosted_tool import (
+    AwaitedTask,
+    HostedResult,
+    HostedTool,
+    HostedTools,
+    ended_call,
+)
 from emulator.hosted.listing import Listing, hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.served_types import SERVED, FileItem, Item, ServedType, WebItem
@@ -106,7 +112,7 @@ class ServedTypes:
             own = served.server_arguments(row, item, arguments)
             return read(await self._sessions.make_call(*place, own))
 
-        async def resume(task: str) -> HostedResult:
+        async def resume(task: AwaitedTask) -> HostedResult:
             return read(await self._sessions.task_result(*place, task))
 
         return HostedTool(

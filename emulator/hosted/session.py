@@ -19,10 +19,10 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from http.client import TOO_MANY_REQUESTS
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx2
@@ -52,11 +52,13 @@ from emulator.hosted.address import (
     ServerFailed,
     ServerRefused,
     SessionUnknown,
+    TaskCancelled,
 )
 from emulator.hosted.elicitation import Form, Refused, form_of
+from emulator.hosted.hosted_tool import AwaitedTask
 from emulator.hosted.listing import Listing
 from emulator.hosted.stored_login import LoginAuth
-from emulator.hosted.tasks import TaskCreated, TasksExtension, cancel_task, ended_task
+from emulator.hosted.tasks import TaskCreated, TasksExtension, ended_task
 from emulator.hosted.transport import (
     MAX_REPLY_BYTES,
     BoundedBody,
@@ -66,9 +68,11 @@ from emulator.hosted.transport import (
 )
 
 if TYPE_CHECKING:
-    from mcp_types import Tool
+    from mcp_types import ListToolsResult, Tool
 
 log = structlog.get_logger()
+
+R = TypeVar("R", CallToolResult, "ListToolsResult")
 
 CONNECT_SECONDS = 10
 START_SECONDS = 60
@@ -82,7 +86,6 @@ CONCURRENT_CALLS = 16
 MAX_LISTED = 1000
 MAX_QUESTIONS = 5
 """That a server may ask during one call, one after the other, and in a session at the same time."""
-_CANCEL_SECONDS = 2
 _LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
 """The codes of errors that the SDK itself makes of a call that has no answer."""
 _MAX_DETAIL = 500
@@ -184,7 +187,7 @@ class ServerSession:
             with anyio.fail_after(LIST_SECONDS):
                 while len(listed) < MAX_LISTED and cursor not in seen:
                     seen.add(cursor)
-                    page = await self._open_client().list_tools(cursor=cursor or None)
+                    page = _complete(await self._open_client().list_tools(cursor=cursor or None))
                     listed += page.tools
                     cursor = page.next_cursor or ""
         except TimeoutError:
@@ -210,7 +213,7 @@ class ServerSession:
             errors: list[Exception] = []
             unsent_calls.set(errors)
             try:
-                return await client.call_tool(name, arguments, self._address.timeout)
+                return _complete(await client.call_tool(name, arguments, self._address.timeout))
             except TaskCreated:
                 raise
             except Exception as error:
@@ -221,26 +224,19 @@ class ServerSession:
                     failure if self._was_rejected(error) else ResultLost(str(failure))
                 ) from error
 
-    async def task_result(self, task: str) -> CallToolResult:
-        """The result of a call that the server makes as a task. Cancelling this cancels the task.
+    async def task_result(self, task: AwaitedTask) -> CallToolResult:
+        """The result of a call that the server makes as a task, which is cancelled with its answer.
 
-        Raises `ResultLost`, or another `ServerFailed` if the server has rejected the call.
+        Raises `TaskCancelled`, `ResultLost`, or another `ServerFailed` if the server has rejected the call.
         """
-        seconds = self._address.timeout
-        async with self._in_use():
+        async with self._in_use(), self._calls:
             try:
-                async with self._calls:
-                    ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
+                seconds = self._address.timeout
+                ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
                 if ended.status == "completed":
-                    return CallToolResult.model_validate(ended.result)
-            except (asyncio.CancelledError, TimeoutError, Refused) as error:
-                with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(Exception):
-                    await cancel_task(self._open_client(), task)
-                if isinstance(error, asyncio.CancelledError):
-                    raise
-                if isinstance(error, Refused):
-                    raise ServerFailed(str(error)) from error
-                raise ResultLost(f"its task did not end within {seconds:g} s") from error
+                    return _complete(CallToolResult.model_validate(ended.result))
+            except TaskCancelled:
+                raise
             except Exception as error:
                 raise ResultLost(str(await self._failure(error))) from error
         if ended.status == "failed" and ended.error is not None:
@@ -434,6 +430,14 @@ def _reason(stderr: str) -> str:
 def _network_variables() -> dict[str, str]:
     """How this machine reaches others, which the SDK keeps from commands."""
     return {n: value for n, value in os.environ.items() if n.upper() in _NETWORK_VARIABLES}
+
+
+def _complete(result: R) -> R:
+    """Raises `ResultLost` for a result of a type that this client does not know, which is invalid (MCP
+    2026-07-28)."""
+    if result.result_type != "complete":
+        raise ResultLost(f"its result has the unknown type {result.result_type[:64]!r}")
+    return result
 
 
 async def _no_check(name: str, result: CallToolResult) -> None:
