@@ -54,6 +54,7 @@ from emulator.hosted.address import (
     SessionUnknown,
     TaskCancelled,
 )
+from emulator.hosted.changes import follow_changes
 from emulator.hosted.elicitation import Form, Refused, form_of
 from emulator.hosted.hosted_tool import AwaitedTask
 from emulator.hosted.listing import Listing
@@ -80,6 +81,8 @@ START_SECONDS = 60
 LIST_SECONDS = 30
 LIST_AGE_SECONDS = 300
 """How long a list is used, unless the server reports a change."""
+_LISTEN_SECONDS = 2
+"""How long a session waits for the stream of changes before its first listing."""
 IDLE_SECONDS = 300
 CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
@@ -307,8 +310,12 @@ class ServerSession:
             and tools is not None
             and tools.list_changed
         ):
-            # Later protocols send changes only to those who ask.
-            await stack.enter_async_context(client.listen(tools_list_changed=True))
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            asked = anyio.Event()
+            group.start_soon(follow_changes, client, self._forget_list, asked)
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await asked.wait()
         self._client = client
 
     async def _wait_until_idle(self) -> None:
@@ -321,8 +328,11 @@ class ServerSession:
 
     async def _note_change(self, message: object) -> None:
         if isinstance(message, ToolListChanged):
-            self._changes += 1
-            self._listing = None
+            self._forget_list()
+
+    def _forget_list(self) -> None:
+        self._changes += 1
+        self._listing = None
 
     async def _elicit(
         self,
