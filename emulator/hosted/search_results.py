@@ -73,8 +73,10 @@ class Domain:
 
     @classmethod
     def parsed(cls, text: str) -> Domain:
-        """``example.com``, ``example.com/blog`` or ``example.com/*/blog``: Anthropic's rules for a domain of
-        its web search and web fetch. Raises ValueError."""
+        """A domain, and perhaps a path with one wildcard: the rules of Anthropic's web search and web fetch.
+
+        Raises ValueError.
+        """
         parts = split_url(text if "//" in text else f"//{text}")
         if "*" in parts.netloc:
             raise ValueError("a wildcard is only for the path; subdomains are included")

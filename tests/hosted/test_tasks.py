@@ -93,6 +93,7 @@ def test_a_served_type_may_be_made_as_a_task(
         ("be another", "it answered with another task"),
         ("be of no known type", UNKNOWN),
         ("have no known result", "its result has the unknown type 'weird'"),
+        ("answer", "its result has the unknown type 'weird'"),
     ],
 )
 def test_the_model_reads_the_result_of_a_task(
@@ -171,6 +172,18 @@ def test_a_task_is_cancelled_with_its_answer_and_made_once_if_the_request_is_rep
     assert send(url + CHAT, SAME, KEY)[0] == 200
     assert told in prompt(upstream)
     assert (bank.count("pay {"), bank.count("made ")) == (calls, made)
+
+
+def test_an_approved_task_is_cancelled_with_its_answer(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
+) -> None:
+    url = start_proxy(mcp=bank.row(require_approval="always"), inspector="open")
+    person = Approver(url)
+    upstream.reply(program("20"))
+    with connect(url, post_bytes(CHAT, SAME)):
+        person.decide("approve")
+        wait_until(lambda: bank.count("get "))
+    wait_until(lambda: bank.count("cancel "))
 
 
 def test_a_task_that_cannot_be_stored_is_not_asked_for(

@@ -51,8 +51,10 @@ ENDS: dict[str, Json] = {
     "go on": {"status": "working"},
     "end anyway": {"status": "working"},
     "start late": DONE,
+    "answer": DONE,
 }
-"""A task that has to ``go on`` or ``end anyway`` does so when it is cancelled."""
+"""A task that has to ``go on`` or ``end anyway`` does so when it is cancelled. ``answer`` is no task: a
+result of an unknown type."""
 
 
 @dataclass
@@ -120,6 +122,8 @@ async def call_tool(context: Any, params: Any) -> Any:
         threading.Timer(task.seconds, task.make).start()
     tasks[task.id] = task
     log(f"{params.name} {params.arguments} is {task.id}")
+    if how == "answer":
+        return {"resultType": "weird", "content": [{"type": "text", "text": "pay is done"}]}
     if how == "start late":
         await anyio.sleep(2)
     if task.how == "forget":
