@@ -19,7 +19,7 @@ from typing import Any
 from emulator import traces
 from emulator.core.events import new_id
 from emulator.hosted.elicitation import Ask, Form, Question
-from emulator.hosted.hosted_tool import HostedResult, HostedTool, ended_call
+from emulator.hosted.hosted_tool import HostedCall, HostedResult, HostedTool, ended_call
 from emulator.hosted.sealed_values import PrivateKey
 from emulator.interpreter.approvals import Approvals
 from emulator.interpreter.pending_approval import DISCONNECTED
@@ -67,7 +67,7 @@ def _start(
 ) -> Future[HostedResult]:
     shown = f"{tool.server}.{tool.name}\n{json.dumps(arguments, indent=2, ensure_ascii=False)}"
     pending = approvals.add(new_id("call_"), client, shown)
-    future: Future[HostedResult] = Future()
+    future = HostedCall()
     future.add_done_callback(lambda _: pending.refuse(DISCONNECTED))  # no effect after a decision
 
     def run() -> None:
@@ -81,7 +81,7 @@ def _start(
             if not tool.is_repeatable and not future.set_running_or_notify_cancel():
                 return
             call = tool.start(arguments)
-            future.add_done_callback(lambda _: call.cancel())  # no effect after its end
+            future.left.add_done_callback(lambda _: call.cancel())  # no effect after its end
             call.add_done_callback(finish)
         else:
             reason = f": {decision.reason}" if decision.reason else "."

@@ -47,6 +47,7 @@ from emulator.core.events import (
     CodeFinished,
     CodeStarted,
     Finish,
+    HostedError,
     ModelViewReport,
     ReasoningDelta,
     ToolCall,
@@ -59,6 +60,7 @@ from emulator.core.protocol import HistoryCall, Message
 from emulator.database import DatabaseFailed, Journal
 from emulator.hosted.hosted_tool import HostedResult, HostedTool
 from emulator.hosted.search_results import names_url
+from emulator.hosted.url_sources import URLSources
 from emulator.interpreter.approvals import Approvals
 from emulator.programs.call_history import parsed_call
 from emulator.programs.ended import with_finished_program
@@ -98,6 +100,8 @@ class HostedCalls:
         """What the model has read before this round."""
         self._unknown: Collection[tuple[str, bytes]] = ()
         """The acts of the conversation whose outcome is unknown."""
+        self._tools: dict[str, HostedTool] = {}
+        """Of each call that was begun here, by the call's id."""
         self._limit = min(_MAX_CALLS, request.chat.max_tool_calls or _MAX_CALLS)
         self._call_count = 0
         self._has_listed = False
@@ -221,22 +225,37 @@ class HostedCalls:
         self._call_count += 1
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
-            known = known or HostedResult(text, is_error=True)
-        if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"]):
+            known = known or HostedResult(text, is_error=True, error_code="max_uses_exceeded")
+        self._tools[call.id] = tool
+        if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"], tool.url_sources):
             text = "This URL is neither in a message of the user nor in a result."
-            known = known or HostedResult(text, is_error=True)
+            code: HostedError = "url_not_in_prior_context"
+            known = known or HostedResult(text, is_error=True, error_code=code)
         yield from self._running.add(tool, call, known, approval_id)
 
-    def _is_named(self, url: str) -> bool:
-        """Return True if a message or a result names the URL. What only the model wrote could send what it
-        knows to whoever wrote a page."""
+    def _is_named(self, url: str, sources: URLSources | None) -> bool:
+        """Return True if a message or a result names the URL, of those that ``sources`` include. What only
+        the model wrote could send what it knows to whoever wrote a page."""
+        calls = (call for message in self._messages for call in message.tool_calls or ())
+        names = {call.id: parsed_call(call.as_function)[0] for call in calls}
+        names |= {key: tool.function_name for key, tool in self._tools.items()}
         texts = [
-            one.text
+            (one.text, names.get(one.tool_call_id or "", "") if one.role == "tool" else None)
             for one in self._messages
             if not (one.role == "assistant" or one.is_output or one.is_summary)
         ]
-        texts += [result.text for result in self._running.results.values()]
-        return any(names_url(text, url) for text in texts)
+        texts += [(one.text, names.get(key, "")) for key, one in self._running.results.items()]
+        return any(names_url(text, url) for text, tool in texts if self._is_included(tool, sources))
+
+    def _is_included(self, name: str | None, sources: URLSources | None) -> bool:
+        """Whether URLs count that a result of the tool ``name`` has, or a message if it is None."""
+        if sources is None:
+            return True
+        if name is None:
+            return sources.include_messages
+        hosted = self._request.hosted.find(name)
+        of_client = hosted is None and self._request.toolset.find(name) is not None
+        return sources.include_result(hosted.kind if hosted else name, of_client=of_client)
 
     def _note_asked(self, call: ToolCall) -> None:
         """Note that the id of an approval request is this proxy's own."""

@@ -1,6 +1,8 @@
 """A hosted call with a row in the journal, so that a repeated request does not make it again.
 
     act:     begin ── mine ──► call ──► finish, before anything reads the result
+               │                └─ a task: note it ──► wait ──► finish
+               │                                         └─ the server has cancelled it: withdraw
                ├─ done: the stored result
                ├─ running: another request makes it; wait for its result until the answer's deadline
                └─ unknown: it may have been made; it is never made again, but its task is asked for the result
@@ -8,7 +10,8 @@
 
 A reader is a tool that says itself that its calls may be made again (`HostedTool.is_repeatable`); every other
 tool acts. Each call has a thread, which stores the result whether the client is there or not. The future of
-an act that has begun cannot be cancelled.
+an act that has begun cannot be cancelled, but its task is cancelled when its answer ends; only when the
+server confirms it may a repeated request make the act.
 
 An act whose outcome is unknown has a result that ends the program (`failures.OUTCOME_UNKNOWN`): with an
 exception, a retry loop of the program would make it again.
@@ -32,12 +35,14 @@ import structlog
 from emulator.core import json_codec
 from emulator.core.protocol import Message
 from emulator.database import DatabaseFailed, Journal, JournalEntry, database_failures
-from emulator.hosted.hosted_tool import HostedResult, HostedTool
+from emulator.hosted.hosted_tool import AwaitedTask, HostedCall, HostedResult, HostedTool
 from emulator.programs.call_history import parsed_call
 from emulator.programs.failures import OUTCOME_UNKNOWN
 
 log = structlog.get_logger()
 
+_TASK_MARGIN = 2.0
+"""Seconds before the answer's deadline, at which a task that has not ended is cancelled."""
 _LOOK_SECONDS = 0.1
 """How often a request looks for the result of an act that another request makes."""
 _STORE_SECONDS = 2.0
@@ -106,7 +111,7 @@ class _RecordedCall:
 
     def start(self, arguments: dict[str, Any]) -> Future[HostedResult]:
         """The future raises `StoreUnavailable` if the act was not made for want of a row."""
-        future: Future[HostedResult] = Future()
+        future = HostedCall()
         make = self._read if self.tool.is_repeatable else self._act
 
         def run() -> None:
@@ -123,19 +128,19 @@ class _RecordedCall:
         threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
         return future
 
-    def _read(self, arguments: dict[str, Any], future: Future[HostedResult]) -> HostedResult:
+    def _read(self, arguments: dict[str, Any], future: HostedCall) -> HostedResult:
         with suppress(DatabaseFailed):  # then it is read again
             if self.journal is not None and (known := self.journal.find(self.key)):
                 return _loaded(known)
         result = _cancelled_with(future, self.tool.start(arguments)).result()
         if result.task:
-            result = _cancelled_with(future, self.tool.resume(result.task)).result()
+            result = self._task_result(result.task, future)
         if self.journal is not None and result.outcome == "known":
             with suppress(DatabaseFailed):
                 self.journal.finish(self.key, _dumped(result))
         return result
 
-    def _act(self, arguments: dict[str, Any], future: Future[HostedResult]) -> HostedResult:
+    def _act(self, arguments: dict[str, Any], future: HostedCall) -> HostedResult:
         if self.journal is not None and (known := self._begin(future)) is not None:
             return known
         if not future.set_running_or_notify_cancel():
@@ -143,9 +148,10 @@ class _RecordedCall:
             raise CancelledError
         result = _ended(self.tool.start(arguments))
         if result.task:
-            self._note_task(result.task)
-            return self._resumed(result.task, future)
-        if result.outcome == "unsent":
+            if self._has_noted(result.task):
+                return self._resumed(result.task, future)
+            result = replace(result, content="its task could not be stored.")
+        if result.outcome == "not made":
             self._withdraw()
             return result
         if result.outcome == "unknown":
@@ -153,25 +159,35 @@ class _RecordedCall:
         self._store(result, future)
         return result
 
-    def _note_task(self, task: str) -> None:
-        if self.journal is not None:
-            try:
-                self.journal.note_task(self.key, task)
-            except DatabaseFailed as error:
-                log.warning("the task of a call is not stored", reason=str(error))
+    def _has_noted(self, task: str) -> bool:
+        """Return False if the task could not be stored. Then nobody asks for its result: a process that asked
+        and was killed would leave an act of which nobody knows how it ended."""
+        try:
+            return self.journal is None or self.journal.note_task(self.key, task)
+        except DatabaseFailed as error:
+            log.warning("the task of a call is not stored", reason=str(error))
+            return False
 
-    def _resumed(self, task: str, future: Future[HostedResult]) -> HostedResult:
+    def _task_result(self, task: str, future: HostedCall) -> HostedResult:
+        awaited = AwaitedTask(task, self.until - _TASK_MARGIN, future.left)
+        return _ended(self.tool.resume(awaited))
+
+    def _resumed(self, task: str, future: HostedCall) -> HostedResult:
         """The result of an act that the server makes as a task. While it is unknown, a repeated request asks
         for it again."""
-        result = _ended(self.tool.resume(task))
-        if result.outcome == "known":
-            self._store(result, future)
-            return result
-        if self.journal is not None:
-            self.journal.abandon(self.key)
-        return unknown_outcome(result.text)
+        result = self._task_result(task, future)
+        match result.outcome:
+            case "known":
+                self._store(result, future)
+            case "not made":
+                self._withdraw()
+            case "unknown":
+                if self.journal is not None:
+                    self.journal.abandon(self.key)
+                return unknown_outcome(result.text)
+        return result
 
-    def _begin(self, future: Future[HostedResult]) -> HostedResult | None:
+    def _begin(self, future: HostedCall) -> HostedResult | None:
         """None if this request makes the act. Otherwise its result, as soon as it is known."""
         assert self.journal is not None
         while not future.cancelled():
@@ -198,7 +214,7 @@ class _RecordedCall:
                 self.journal.abandon(self.key)
                 log.warning("a call that was not made counts as unknown", reason=str(error))
 
-    def _store(self, result: HostedResult, future: Future[HostedResult]) -> None:
+    def _store(self, result: HostedResult, future: HostedCall) -> None:
         """Store the result of an act. If that fails, the answer has it now, and the journal later."""
         if self.journal is None:
             return

@@ -157,4 +157,6 @@ def _started(
 
 def _finished(tool: HostedTool, key: str, result: HostedResult) -> Iterator[HostedCallFinished]:
     if not tool.is_hidden:
-        yield HostedCallFinished(key, result.content, result.is_error, result.found, result.image)
+        yield HostedCallFinished(
+            key, result.content, result.is_error, result.found, result.image, result.error_code
+        )

@@ -19,6 +19,16 @@ ToolKind = Literal["function", "custom"]
 HostedKind = Literal[
     "mcp", "web_search", "web_fetch", "file_search", "image_generation", "shell", "tool_search"
 ]
+HostedError = Literal[
+    "",
+    "max_uses_exceeded",
+    "query_too_long",
+    "too_many_requests",
+    "url_not_allowed",
+    "url_not_in_prior_context",
+    "url_too_long",
+]
+"""Why a call of a vendor's type failed, in Anthropic's words; "" for any other reason."""
 RunStatus = Literal["completed", "failed", "incomplete"]
 
 DELTA_CHARS = 256
@@ -294,6 +304,7 @@ class HostedCallFinished:
     """The names of the tools that a search found."""
     image: str = ""
     """An image that the client gets, as a data: URL; the model reads the content."""
+    error_code: HostedError = ""
 
 
 @dataclass(frozen=True)

@@ -375,7 +375,10 @@ def validated(model: type[M], value: Any, place: str = "", context: object = Non
         return model.model_validate(value, context=context)
     except ValidationError as error:
         found = [
-            (_path(one["loc"], value, missing=one["type"] == "missing"), one["msg"])
+            (
+                _path(one["loc"], value, missing=one["type"] == "missing"),
+                one["msg"].removeprefix("Value error, "),
+            )
             for one in error.errors(include_url=False, include_input=False)
         ]
         # Of the branches of a union, the one that fits best fails at the deepest place.

@@ -5,7 +5,7 @@ Its table also has what waits for a person's decision (`acts`).
     (no row) ── begin ──► running ── finish ──► done
        ▲  ▲                  │ └ its process has died: unknown, until a late `finish` makes it done, perhaps
        │  │                  │   of another process that asks for the row's task (`note_task`)
-       │  └──── withdraw ────┘ it failed before it was sent
+       │  └──── withdraw ────┘ it failed before it was sent, or its server has cancelled it
        └ a result without a row before: what a reader found, which may be read again
 
     asked ── begin ──► running     a person is asked about the act, perhaps in an earlier answer
@@ -143,10 +143,12 @@ class Journal:
             return JournalEntry(state, stored)
         return JournalEntry(state, task=(stored or b"").decode())
 
-    def note_task(self, key: str, task: str) -> None:
-        """A server makes an act that was begun as ``task``, of which any process may ask for the result."""
-        if (act := self._running.get(key)) is not None:
-            self._database.run(_NOTE_TASK, id=key, task=task.encode(), holder=act[1])
+    def note_task(self, key: str, task: str) -> bool:
+        """A server makes an act that was begun as ``task``, of which any process may ask for the result.
+        Returns False if there is no such row any longer."""
+        act = self._running.get(key)
+        values = {"id": key, "task": task.encode()}
+        return act is not None and self._database.run(_NOTE_TASK, **values, holder=act[1]) == 1
 
     def finish(self, key: str, result: bytes) -> None:
         """Store the result of an act: of one that was begun, or of a reader. The first result stays."""

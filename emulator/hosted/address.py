@@ -24,12 +24,20 @@ class ServerRefused(ServerFailed):
     """The server refused the credentials, or wants some."""
 
 
+class RateLimited(ServerFailed):
+    """The server refused the request, because there are too many of them."""
+
+
 class NeverSent(ServerFailed):
     """The server could not be connected, so it has not seen the call."""
 
 
 class ResultLost(ServerFailed):
     """The call was sent; nobody knows whether the server has made it."""
+
+
+class TaskCancelled(ServerFailed):
+    """The server has cancelled the call's task, as it was asked to, before it had ended."""
 
 
 class SessionUnknown(NeverSent):

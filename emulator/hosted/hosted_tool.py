@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from emulator.core.events import HostedKind
+from emulator.core.events import HostedError, HostedKind
 from emulator.core.protocol import ChatCompletionRequest
+from emulator.hosted.url_sources import URLSources
 from emulator.tools.effects import declares_repeatable, hints_of
 
 IMAGE = "[an image]"
@@ -18,8 +20,9 @@ IMAGE = "[an image]"
 SEARCHES: tuple[HostedKind, ...] = ("web_search", "web_fetch", "file_search")
 """The types of vendors that only read."""
 
-Outcome = Literal["known", "unsent", "unknown"]
-"""Whether the server has made a call that failed: it answered so; it was never asked; or nobody knows."""
+Outcome = Literal["known", "not made", "unknown"]
+"""Whether the server has made a call that failed: it answered so; it was never asked, or has cancelled the
+call's task; or nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class HostedResult:
     """An image for the client, as a data: URL; the model reads ``content``."""
     task: str = ""
     """The server makes the call as a task: `HostedTool.resume` has the result."""
+    error_code: HostedError = ""
 
     @property
     def text(self) -> str:
@@ -46,6 +50,32 @@ class HostedResult:
         return "\n".join(str(part.get("text") or IMAGE) for part in self.content)
 
 
+class HostedCall(Future[HostedResult]):
+    """A call whose answer may end before. An act that has begun cannot be cancelled, but its task can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: Future[None] = Future()
+        """Is done when the answer ends."""
+
+    def cancel(self) -> bool:
+        with suppress(InvalidStateError):
+            self.left.set_result(None)
+        return super().cancel()
+
+
+@dataclass(frozen=True)
+class AwaitedTask:
+    """A task as which a server makes a call, and when its answer ends."""
+
+    id: str
+    """`HostedResult.task`"""
+    until: float
+    """Monotonic time."""
+    left: Future[None] = field(default_factory=Future)
+    """Is done when the answer ends before."""
+
+
 def ended_call(result: HostedResult) -> Future[HostedResult]:
     """A call that has ended already."""
     future: Future[HostedResult] = Future()
@@ -53,7 +83,7 @@ def ended_call(result: HostedResult) -> Future[HostedResult]:
     return future
 
 
-def _resume_nothing(_: str) -> Future[HostedResult]:
+def _resume_nothing(_: AwaitedTask) -> Future[HostedResult]:
     return ended_call(HostedResult("the tool has no tasks.", is_error=True, outcome="unknown"))
 
 
@@ -72,12 +102,15 @@ class HostedTool:
     start: Callable[[dict[str, Any]], Future[HostedResult]]
     """Starts a call with valid arguments, and returns immediately. The future never raises: a call that fails
     has a result with ``is_error``. Cancelling the future cancels the call at its server."""
-    resume: Callable[[str], Future[HostedResult]] = _resume_nothing
-    """As ``start``, of a call that the server makes as a task (`HostedResult.task`), in any process."""
+    resume: Callable[[AwaitedTask], Future[HostedResult]] = _resume_nothing
+    """As ``start``, of a call that the server makes as a task, in any process. A task is cancelled with its
+    answer."""
     needs_approval: bool = False
     """The client decides about each call before it runs."""
     container_id: Callable[[], str] = str
     """Returns the container in which calls run, made by the first call; "" if they run elsewhere."""
+    url_sources: URLSources | None = None
+    """Which texts may name the URL that a fetch is for; None for all that the model has not written."""
     is_hidden: bool = False
     """The client knows nothing of the tool: no front shows its calls."""
 

@@ -6,10 +6,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from posixpath import normpath
 from typing import Any
+from urllib.parse import SplitResult, unquote
 
 from emulator.core.addresses import split_url
 
+MAX_URL = 2048
 _MAX_TEXT = 1_000
 """Characters of a title, or of the snippet of one page."""
 _URL = re.compile(r"https?://[^\s\"'<>)\]}\\]+")
@@ -26,7 +29,7 @@ def found_page(url: Any, title: Any, snippet: Any) -> FoundPage | None:
     """A page as a provider reports it; None if its address is not of the web."""
     if (
         not isinstance(url, str)
-        or len(url) > 2048
+        or len(url) > MAX_URL
         or split_url(url).scheme not in ("http", "https")
     ):
         return None
@@ -61,11 +64,42 @@ def names_url(text: str, url: str) -> bool:
     return written in text.replace("\\/", "/").lower()
 
 
-def is_in_domains(url: str, domains: Sequence[str]) -> bool:
-    """Return True if the page's host is one of ``domains`` or a subdomain."""
-    host = (split_url(url).hostname or "").lower()
-    return any(host == one or host.endswith(f".{one}") for one in map(_domain, domains))
+@dataclass(frozen=True)
+class Domain:
+    """A domain with its subdomains, or the pages below a path of it."""
+
+    host: str
+    path: re.Pattern[str]
+
+    @classmethod
+    def parsed(cls, text: str) -> Domain:
+        """A domain, and perhaps a path with one wildcard: the rules of Anthropic's web search and web fetch.
+
+        Raises ValueError.
+        """
+        parts = split_url(text if "//" in text else f"//{text}")
+        if "*" in parts.netloc:
+            raise ValueError("a wildcard is only for the path; subdomains are included")
+        if parts.path.count("*") > 1:
+            raise ValueError("only one wildcard is allowed")
+        if parts.query or parts.fragment:
+            raise ValueError("is a domain, and perhaps a path")
+        path = ".*".join(map(re.escape, unquote(parts.path).rstrip("/").split("*")))
+        return cls(_host(parts), re.compile(f"{path}(?:/.*)?", re.DOTALL))
+
+    def has(self, url: str) -> bool:
+        parts = split_url(url)
+        host = _host(parts)
+        is_inside = host == self.host or host.endswith(f".{self.host}")
+        return is_inside and self.path.fullmatch(_path(parts)) is not None
 
 
-def _domain(text: str) -> str:
-    return (split_url(text if "//" in text else f"//{text}").hostname or "").lower()
+def _host(parts: SplitResult) -> str:
+    return (parts.hostname or "").lower().rstrip(".")
+
+
+def _path(parts: SplitResult) -> str:
+    """The path as a server reads it: whoever writes a URL may write ``/blog/../secret``."""
+    path = unquote(parts.path).replace("\\", "/")
+    normal = normpath(f"/{path.lstrip('/')}")
+    return f"{normal}/" if path.endswith("/") and normal != "/" else normal

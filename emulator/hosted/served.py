@@ -15,10 +15,17 @@ from typing import Any
 
 from emulator.core.client_keys import grant_of
 from emulator.core.errors import BadRequest, ClientDisconnected
+from emulator.core.events import HostedError
 from emulator.core.protocol import ChatCompletionRequest, ToolChoice, validated
 from emulator.hosted import web_search
 from emulator.hosted.address import ServerAddress, ServerFailed
-from emulator.hosted.hosted_tool import HostedResult, HostedTool, HostedTools, ended_call
+from emulator.hosted.hosted_tool import (
+    AwaitedTask,
+    HostedResult,
+    HostedTool,
+    HostedTools,
+    ended_call,
+)
 from emulator.hosted.listing import hints
 from emulator.hosted.mcp_items import OfferedServer, operators_server
 from emulator.hosted.served_types import (
@@ -30,6 +37,7 @@ from emulator.hosted.served_types import (
     server_arguments,
 )
 from emulator.hosted.sessions import Sessions
+from emulator.hosted.url_sources import URLSources
 from emulator.settings.mcp_settings import CLIENT_HEADER, CLIENT_VARIABLE
 from emulator.settings.serve_settings import FileSearchRow, ServeRow
 from emulator.settings.settings import Settings
@@ -64,6 +72,8 @@ class ServedTypes:
                 continue
             place = f"tools[{items[0][0]}]" if items else "web_search_options"
             item = validated(served.item, items[0][1], place) if items else served.item()
+            if isinstance(item, WebItem) and item.url_sources:
+                _check_named(item.url_sources, chat, place)
             if (tool := self._tool(name, served, item, place, client)) is not None:
                 tools.append(tool)
                 types |= {str(one["type"]) for _, one in items} | _chosen_type(chat, served)
@@ -82,9 +92,10 @@ class ServedTypes:
             item = _with_stores(row, item, place, client)
             tool = self._by_server(served, row, item, _address(server, row, client), client)
             asks = self._asks(server, row.tool_name, client)
-            return replace(tool, needs_approval=asks)
+            sources = item.url_sources if isinstance(item, WebItem) else None
+            return replace(tool, needs_approval=asks, url_sources=sources)
         if name == "web_search" and table is not None:
-            start = _limited(item, self._by_provider(item))
+            start = _limited(served, item, self._by_provider(item))
             return HostedTool(served.definition(None), served.kind, "", name, start)
         return None
 
@@ -105,7 +116,7 @@ class ServedTypes:
             own = server_arguments(row, item, arguments, client)
             return read(await self._sessions.make_call(*place, own))
 
-        async def resume(task: str) -> HostedResult:
+        async def resume(task: AwaitedTask) -> HostedResult:
             return read(await self._sessions.task_result(*place, task))
 
         return HostedTool(
@@ -113,7 +124,7 @@ class ServedTypes:
             served.kind,
             row.server,
             served.kind,
-            _limited(item, partial(self._sessions.start, run)),
+            _limited(served, item, partial(self._sessions.start, run)),
             partial(self._sessions.start, resume),
         )
 
@@ -157,20 +168,37 @@ def _with_stores(row: ServeRow, item: Item, place: str, client: str) -> Item:
     return item.model_copy(update={"vector_store_ids": item.vector_store_ids or allowed})
 
 
-def _limited(item: Item, run: Start) -> Start:
+def _check_named(sources: URLSources, chat: ChatCompletionRequest, place: str) -> None:
+    """Raises `BadRequest` for a name of a tool that the request does not have."""
+    tools = chat.tools or ()
+    declared = [one.get("name") or (one.get("function") or {}).get("name") for one in tools]
+    for field, name in sources.named_tools():
+        if name not in declared:
+            where = f"{place}.{field}"
+            raise BadRequest(f"{where}: the request has no tool {name[:64]!r}.", where)
+
+
+def _limited(served: ServedType, item: Item, run: Start) -> Start:
     """The calls of one answer, at most ``max_uses``, that the item allows."""
     uses = itertools.count(1)
 
     def start(arguments: dict[str, Any]) -> Future[HostedResult]:
-        url = arguments.get("url")
-        if isinstance(item, WebItem) and isinstance(url, str) and not item.allows(url):
+        text = str(arguments[served.parameter])
+        if len(text) > served.most_chars:
+            problem = f"The {served.parameter} is longer than {served.most_chars} characters."
+            return _refused(problem, served.too_long)
+        if served.kind == "web_fetch" and isinstance(item, WebItem) and not item.allows(text):
             problem = "The domain of this URL is not allowed in this request."
-            return ended_call(HostedResult(problem, is_error=True))
+            return _refused(problem, "url_not_allowed")
         if item.max_uses is not None and next(uses) > item.max_uses:
-            return ended_call(HostedResult(f"max_uses is {item.max_uses}.", is_error=True))
+            return _refused(f"max_uses is {item.max_uses}.", "max_uses_exceeded")
         return run(arguments)
 
     return start
+
+
+def _refused(problem: str, code: HostedError) -> Future[HostedResult]:
+    return ended_call(HostedResult(problem, is_error=True, error_code=code))
 
 
 def _has_search_options(chat: ChatCompletionRequest) -> bool:

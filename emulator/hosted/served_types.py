@@ -12,13 +12,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, field_validator, model_validator
 
-from emulator.core.events import HostedKind
+from emulator.core.events import HostedError, HostedKind
 from emulator.hosted.hosted_tool import HostedResult
-from emulator.hosted.search_results import found_page, is_in_domains, read_pages, result_text
+from emulator.hosted.search_results import MAX_URL, Domain, found_page, read_pages, result_text
+from emulator.hosted.url_sources import URLSources
 from emulator.settings.serve_settings import (
     FileSearchRow,
     ImageRow,
@@ -28,7 +29,15 @@ from emulator.settings.serve_settings import (
 )
 
 Json = dict[str, Any]
-Domains = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=100)]
+
+
+def _domain(value: Any) -> Domain:
+    if not isinstance(value, str) or len(value) > 256:
+        raise ValueError("is no domain")
+    return Domain.parsed(value)
+
+
+Domains = Annotated[list[Annotated[Domain, PlainValidator(_domain)]], Field(max_length=100)]
 
 MAX_ROWS = 50
 """Of a search."""
@@ -58,9 +67,16 @@ class WebItem(Item):
     allowed_domains: Domains | None = None
     blocked_domains: Domains | None = None
     max_content_tokens: Annotated[int, Field(ge=1)] | None = None
+    url_sources: URLSources | None = None
+
+    @model_validator(mode="after")
+    def _has_one_list(self) -> Self:
+        if all(self._domains):
+            raise ValueError("allowed_domains and blocked_domains exclude each other")
+        return self
 
     @property
-    def _domains(self) -> tuple[Sequence[str], Sequence[str]]:
+    def _domains(self) -> tuple[Sequence[Domain], Sequence[Domain]]:
         filters = self.filters or _Filters()
         allowed = filters.allowed_domains or self.allowed_domains
         return allowed or (), filters.blocked_domains or self.blocked_domains or ()
@@ -71,7 +87,8 @@ class WebItem(Item):
 
     def allows(self, url: str) -> bool:
         allowed, blocked = self._domains
-        return not (allowed and not is_in_domains(url, allowed)) and not is_in_domains(url, blocked)
+        is_allowed = not allowed or any(one.has(url) for one in allowed)
+        return is_allowed and not any(one.has(url) for one in blocked)
 
 
 class _ImageItem(Item):
@@ -108,12 +125,16 @@ class ServedType:
     parameter: str
     """What the model writes: one text, under the vendor's name."""
     schema: Json
+    most_chars: int
+    """Of that text. It is no limit of the schema, so that a longer one is the call's error."""
     read: Callable[[Any, Any, HostedResult], HostedResult]
     """Reads a result that is no error: of a row, an item and the server's result."""
     row_schema: Json | None = None
     """Of each object of a result for which the setting names a list."""
     reads: bool = True
     """A call changes nothing."""
+    too_long: HostedError = ""
+    """The code of a call whose text is too long."""
 
     def definition(self, row: ServeRow | None) -> Json:
         """The function as the model sees it; ``row`` is None for a search by a provider."""
@@ -248,8 +269,8 @@ def _object(**properties: str) -> Json:
     return {"type": "object", "properties": kinds}
 
 
-_QUERY: Json = {"type": "string", "minLength": 1, "maxLength": 1000}
-_URL: Json = {"type": "string", "pattern": "^https?://", "maxLength": 2048}
+_TEXT: Json = {"type": "string", "minLength": 1}
+_URL: Json = {"type": "string", "pattern": "^https?://"}
 
 SERVED: Mapping[str, ServedType] = {
     "web_search": ServedType(
@@ -258,9 +279,11 @@ SERVED: Mapping[str, ServedType] = {
         item=WebItem,
         description="Search the web. Name the url of each page that your answer relies on.",
         parameter="query",
-        schema=_QUERY,
+        schema=_TEXT,
+        most_chars=1000,
         read=_found_pages,
         row_schema=_object(url="string", title="string", snippet="string"),
+        too_long="query_too_long",
     ),
     "image_generation": ServedType(
         kind="image_generation",
@@ -268,7 +291,8 @@ SERVED: Mapping[str, ServedType] = {
         item=_ImageItem,
         description="Make an image by a description of it. The user sees the image.",
         parameter="prompt",
-        schema={"type": "string", "minLength": 1, "maxLength": 32_000},
+        schema=_TEXT,
+        most_chars=32_000,
         read=_made_image,
         reads=False,
     ),
@@ -279,7 +303,9 @@ SERVED: Mapping[str, ServedType] = {
         description="Fetch the page or the document at a URL, and return its text.",
         parameter="url",
         schema=_URL,
+        most_chars=MAX_URL,
         read=_fetched_text,
+        too_long="url_too_long",
     ),
     "file_search": ServedType(
         kind="file_search",
@@ -287,7 +313,8 @@ SERVED: Mapping[str, ServedType] = {
         item=FileItem,
         description="Search the user's files. Name the file of each passage that your answer relies on.",
         parameter="query",
-        schema=_QUERY,
+        schema=_TEXT,
+        most_chars=1000,
         read=_found_files,
         row_schema=_object(file_id="string", filename="string", text="string", score="number"),
     ),

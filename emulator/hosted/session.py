@@ -19,9 +19,10 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
+from http.client import TOO_MANY_REQUESTS
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx2
@@ -45,16 +46,20 @@ from pydantic import SecretStr, ValidationError
 
 from emulator.hosted.address import (
     NeverSent,
+    RateLimited,
     ResultLost,
     ServerAddress,
     ServerFailed,
     ServerRefused,
     SessionUnknown,
+    TaskCancelled,
 )
+from emulator.hosted.changes import follow_changes
 from emulator.hosted.elicitation import Form, Refused, form_of
+from emulator.hosted.hosted_tool import AwaitedTask
 from emulator.hosted.listing import Listing
 from emulator.hosted.stored_login import LoginAuth
-from emulator.hosted.tasks import TaskCreated, TasksExtension, cancel_task, ended_task
+from emulator.hosted.tasks import TaskCreated, TasksExtension, ended_task
 from emulator.hosted.transport import (
     MAX_REPLY_BYTES,
     BoundedBody,
@@ -64,9 +69,11 @@ from emulator.hosted.transport import (
 )
 
 if TYPE_CHECKING:
-    from mcp_types import Tool
+    from mcp_types import ListToolsResult, Tool
 
 log = structlog.get_logger()
+
+R = TypeVar("R", CallToolResult, "ListToolsResult")
 
 CONNECT_SECONDS = 10
 START_SECONDS = 60
@@ -74,13 +81,14 @@ START_SECONDS = 60
 LIST_SECONDS = 30
 LIST_AGE_SECONDS = 300
 """How long a list is used, unless the server reports a change."""
+_LISTEN_SECONDS = 2
+"""How long a session waits for the stream of changes before its first listing."""
 IDLE_SECONDS = 300
 CONCURRENT_CALLS = 16
 """Calls of one session at the same time; further calls wait."""
 MAX_LISTED = 1000
 MAX_QUESTIONS = 5
 """That a server may ask during one call, one after the other, and in a session at the same time."""
-_CANCEL_SECONDS = 2
 _LOST = (CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT)
 """The codes of errors that the SDK itself makes of a call that has no answer."""
 _MAX_DETAIL = 500
@@ -182,7 +190,7 @@ class ServerSession:
             with anyio.fail_after(LIST_SECONDS):
                 while len(listed) < MAX_LISTED and cursor not in seen:
                     seen.add(cursor)
-                    page = await self._open_client().list_tools(cursor=cursor or None)
+                    page = _complete(await self._open_client().list_tools(cursor=cursor or None))
                     listed += page.tools
                     cursor = page.next_cursor or ""
         except TimeoutError:
@@ -208,7 +216,7 @@ class ServerSession:
             errors: list[Exception] = []
             unsent_calls.set(errors)
             try:
-                return await client.call_tool(name, arguments, self._address.timeout)
+                return _complete(await client.call_tool(name, arguments, self._address.timeout))
             except TaskCreated:
                 raise
             except Exception as error:
@@ -219,26 +227,19 @@ class ServerSession:
                     failure if self._was_rejected(error) else ResultLost(str(failure))
                 ) from error
 
-    async def task_result(self, task: str) -> CallToolResult:
-        """The result of a call that the server makes as a task. Cancelling this cancels the task.
+    async def task_result(self, task: AwaitedTask) -> CallToolResult:
+        """The result of a call that the server makes as a task, which is cancelled with its answer.
 
-        Raises `ResultLost`, or another `ServerFailed` if the server has rejected the call.
+        Raises `TaskCancelled`, `ResultLost`, or another `ServerFailed` if the server has rejected the call.
         """
-        seconds = self._address.timeout
-        async with self._in_use():
+        async with self._in_use(), self._calls:
             try:
-                async with self._calls:
-                    ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
+                seconds = self._address.timeout
+                ended = await ended_task(self._open_client(), task, seconds, MAX_QUESTIONS)
                 if ended.status == "completed":
-                    return CallToolResult.model_validate(ended.result)
-            except (asyncio.CancelledError, TimeoutError, Refused) as error:
-                with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(Exception):
-                    await cancel_task(self._open_client(), task)
-                if isinstance(error, asyncio.CancelledError):
-                    raise
-                if isinstance(error, Refused):
-                    raise ServerFailed(str(error)) from error
-                raise ResultLost(f"its task did not end within {seconds:g} s") from error
+                    return _complete(CallToolResult.model_validate(ended.result))
+            except TaskCancelled:
+                raise
             except Exception as error:
                 raise ResultLost(str(await self._failure(error))) from error
         if ended.status == "failed" and ended.error is not None:
@@ -309,8 +310,12 @@ class ServerSession:
             and tools is not None
             and tools.list_changed
         ):
-            # Later protocols send changes only to those who ask.
-            await stack.enter_async_context(client.listen(tools_list_changed=True))
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            asked = anyio.Event()
+            group.start_soon(follow_changes, client, self._forget_list, asked)
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await asked.wait()
         self._client = client
 
     async def _wait_until_idle(self) -> None:
@@ -323,8 +328,11 @@ class ServerSession:
 
     async def _note_change(self, message: object) -> None:
         if isinstance(message, ToolListChanged):
-            self._changes += 1
-            self._listing = None
+            self._forget_list()
+
+    def _forget_list(self) -> None:
+        self._changes += 1
+        self._listing = None
 
     async def _elicit(
         self,
@@ -367,7 +375,9 @@ class ServerSession:
             assert isinstance(stream, httpx2.AsyncByteStream)
             response.stream = BoundedBody(stream)
 
-    def _refusal(self) -> ServerRefused | None:
+    def _refusal(self) -> ServerFailed | None:
+        if self._status == TOO_MANY_REQUESTS:
+            return RateLimited(f"it has too many requests (HTTP {self._status})")
         if self._status not in (401, 403):
             return None
         if self._login is not None:
@@ -430,6 +440,14 @@ def _reason(stderr: str) -> str:
 def _network_variables() -> dict[str, str]:
     """How this machine reaches others, which the SDK keeps from commands."""
     return {n: value for n, value in os.environ.items() if n.upper() in _NETWORK_VARIABLES}
+
+
+def _complete(result: R) -> R:
+    """Raises `ResultLost` for a result of a type that this client does not know, which is invalid (MCP
+    2026-07-28)."""
+    if result.result_type != "complete":
+        raise ResultLost(f"its result has the unknown type {result.result_type[:64]!r}")
+    return result
 
 
 async def _no_check(name: str, result: CallToolResult) -> None:

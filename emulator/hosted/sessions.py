@@ -13,18 +13,22 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from contextvars import Context
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from emulator.core.events import HostedError
 from emulator.hosted.address import (
     NeverSent,
+    RateLimited,
     ResultLost,
     ServerAddress,
     ServerFailed,
     SessionUnknown,
+    TaskCancelled,
 )
 from emulator.hosted.elicitation import Ask
-from emulator.hosted.hosted_tool import HostedResult, Outcome
+from emulator.hosted.hosted_tool import AwaitedTask, HostedResult, Outcome
 from emulator.hosted.listing import ListedTool, Listing
 
 if TYPE_CHECKING:
@@ -66,7 +70,12 @@ class Sessions:
         return self.start(self.make_call, address, client, label, tool, arguments)
 
     def resume(
-        self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
+        self,
+        address: ServerAddress,
+        client: str,
+        label: str,
+        tool: ListedTool,
+        task: AwaitedTask,
     ) -> Future[HostedResult]:
         """The result of a call that was answered with a task. The future never raises."""
         return self.start(self.task_result, address, client, label, tool, task)
@@ -135,12 +144,17 @@ class Sessions:
             return _failed(label, error)
 
     async def task_result(
-        self, address: ServerAddress, client: str, label: str, tool: ListedTool, task: str
+        self,
+        address: ServerAddress,
+        client: str,
+        label: str,
+        tool: ListedTool,
+        task: AwaitedTask,
     ) -> HostedResult:
         """As `resume`, in the event loop (`start`)."""
         from emulator.hosted.results import hosted_result
 
-        server, _, id_ = task.partition(" ")
+        server, _, id_ = task.id.partition(" ")
         try:
             if server != address.digest:
                 raise ResultLost("another server has its task")
@@ -148,7 +162,8 @@ class Sessions:
                 session = await self._session(address, client)
             except ServerFailed as error:
                 raise ResultLost(str(error)) from error
-            return hosted_result(await session.task_result(id_), tool.get("output_schema"))
+            result = await session.task_result(replace(task, id=id_))
+            return hosted_result(result, tool.get("output_schema"))
         except ServerFailed as error:
             return _failed(label, error)
 
@@ -175,6 +190,8 @@ class Sessions:
 
 def _failed(label: str, error: ServerFailed) -> HostedResult:
     lost: Outcome = "unknown" if isinstance(error, ResultLost) else "known"
-    outcome: Outcome = "unsent" if isinstance(error, NeverSent) else lost
+    outcome: Outcome = "not made" if isinstance(error, NeverSent | TaskCancelled) else lost
+    is_limited = any(isinstance(one, RateLimited) for one in (error, error.__cause__))
+    code: HostedError = "too_many_requests" if is_limited else ""
     message = f"MCP server {label!r} failed: {error}."
-    return HostedResult(message, is_error=True, outcome=outcome)
+    return HostedResult(message, is_error=True, outcome=outcome, error_code=code)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from http.client import TOO_MANY_REQUESTS
 from typing import Any
 
+from emulator.core.events import HostedError
 from emulator.hosted.hosted_tool import HostedResult
 from emulator.hosted.search_results import FoundPage, found_page, result_text
 from emulator.hosted.served_types import WebItem
@@ -14,6 +16,10 @@ from emulator.settings.redaction import redactor
 from emulator.settings.web_search_settings import WebSearchTable
 
 _MAX_REPLY_BYTES = 4 * 2**20
+
+
+class _RateLimited(ValueError):
+    pass
 
 
 async def found(table: WebSearchTable, item: WebItem, query: str) -> HostedResult:
@@ -27,7 +33,10 @@ async def found(table: WebSearchTable, item: WebItem, query: str) -> HostedResul
         return HostedResult(f"The web search took longer than {table.timeout:g} s.", is_error=True)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         reason = redactor(table)(str(error)) or type(error).__name__
-        return HostedResult(f"The web search failed: {reason[:300]}", is_error=True)
+        code: HostedError = "too_many_requests" if isinstance(error, _RateLimited) else ""
+        return HostedResult(
+            f"The web search failed: {reason[:300]}", is_error=True, error_code=code
+        )
     allowed = [page for page in pages if item.allows(page.url)]
     return HostedResult(result_text(allowed[: table.results]))
 
@@ -41,7 +50,8 @@ async def _fetch(table: WebSearchTable, method: str, **fields: Any) -> Any:
         http.stream(method, table.address, **fields) as reply,
     ):
         if reply.status_code != 200:
-            raise ValueError(f"{table.provider} answered with status {reply.status_code}")
+            kind = _RateLimited if reply.status_code == TOO_MANY_REQUESTS else ValueError
+            raise kind(f"{table.provider} answered with status {reply.status_code}")
         body = b""
         async for piece in reply.aiter_bytes():
             body += piece

@@ -140,6 +140,28 @@ def test_a_list_is_used_again_until_the_server_reports_a_change(
     wait_until(lambda: "late" in [tool.name for tool in servers.resolve(chat(NAMED), "").tools])
 
 
+@pytest.mark.parametrize("how", ["refuse", "hang", "end"])
+def test_a_server_that_sends_no_changes_keeps_its_tools(
+    servers: Callable[..., MCPServers], tmp_path: Path, how: str
+) -> None:
+    """A server that refused the stream of changes, or did not answer, lost all its tools. A stream that had
+    ended was never opened again."""
+    log = tmp_path / "log"
+    row = mcp_faults.stdio(log)
+    room = servers(mcp={"shop": {**row, "env": {**row["env"], "LISTEN": how}}})
+    hosted = room.resolve(chat(NAMED), "")
+    assert called(hosted, "price", article="tea").content == mcp_faults.PRICE
+    room.resolve(chat(NAMED), "")
+    assert log.read_text().splitlines().count("list") == 1
+    if how == "end":
+
+        def has_changed() -> bool:
+            called(hosted, "change")
+            return "late" in [tool.name for tool in room.resolve(chat(NAMED), "").tools]
+
+        wait_until(has_changed)
+
+
 def test_a_server_listed_in_the_history_is_not_listed_again(shop: tuple[MCPServers, Path]) -> None:
     servers, log = shop
     before = log.read_text() if log.exists() else ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from emulator.hosted.hosted_tool import AwaitedTask
 from emulator.hosted.mcp_servers import MCPServers
 from emulator.settings.settings import Settings
 from tests.conftest import StartProxy
@@ -86,6 +90,10 @@ def test_a_served_type_may_be_made_as_a_task(
         ("stay busy", UNKNOWN),
         ("nonsense", UNKNOWN),
         ("no result", UNKNOWN),
+        ("be another", "it answered with another task"),
+        ("be of no known type", UNKNOWN),
+        ("have no known result", "its result has the unknown type 'weird'"),
+        ("answer", "its result has the unknown type 'weird'"),
     ],
 )
 def test_the_model_reads_the_result_of_a_task(
@@ -112,23 +120,90 @@ def test_a_task_has_the_deadline_of_a_call(
     start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
 ) -> None:
     url = start_proxy(mcp=bank.row(timeout=1))
-    upstream.reply(*[program("20"), "It is unknown."] * 2)
-    for _ in "12":
-        assert send(url + CHAT, SAME, KEY)[0] == 200
-        assert UNKNOWN in prompt(upstream)
+    upstream.reply(program("20"), "It took too long.")
+    assert send(url + CHAT, SAME)[0] == 200
+    assert "its task did not end within 1 s" in prompt(upstream)
+    assert UNKNOWN not in prompt(upstream)
     assert (bank.count("cancel "), bank.count("pay {")) == (1, 1)
 
 
-def test_a_task_that_acts_outlives_its_client_and_is_made_once(
+def leave(url: str, bank: Bank, upstream: ScriptedUpstream) -> None:
+    with connect(url, post_bytes(CHAT, SAME, KEY)):
+        wait_until(lambda: bank.count("get ") > 5)
+    left = time.monotonic()
+    wait_until(lambda: bank.count("cancel "))
+    assert time.monotonic() < left + 1
+
+
+def outlast(url: str, bank: Bank, upstream: ScriptedUpstream) -> None:
+    upstream.reply("It took too long.")
+    assert send(url + CHAT, SAME, KEY)[0] == 200
+    assert bank.count("cancel ") == 1
+
+
+@pytest.mark.parametrize("end", [leave, outlast])
+@pytest.mark.parametrize(
+    ("how", "told", "calls", "made"),
+    [
+        ("20, 1", "pay is done", 2, 1),
+        ("end anyway", "pay is done", 1, 0),
+        ("go on", UNKNOWN, 1, 0),
+    ],
+)
+def test_a_task_is_cancelled_with_its_answer_and_made_once_if_the_request_is_repeated(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    bank: Bank,
+    how: str,
+    told: str,
+    calls: int,
+    made: int,
+    end: Callable[[str, Bank, ScriptedUpstream], None],
+) -> None:
+    """A task of an act was polled to its end when its client had left, and never cancelled."""
+    url = start_proxy(mcp=bank.row(timeout=10), answer_seconds=5.0)
+    upstream.reply(program(how))
+    end(url, bank, upstream)
+    time.sleep(2)
+    gets = bank.count("get ")
+    time.sleep(1)
+    assert (bank.count("get "), bank.count("cancel ")) == (gets, 1)
+    upstream.reply(program(how), "Paid.")
+    assert send(url + CHAT, SAME, KEY)[0] == 200
+    assert told in prompt(upstream)
+    assert (bank.count("pay {"), bank.count("made ")) == (calls, made)
+
+
+def test_an_approved_task_is_cancelled_with_its_answer(
     start_proxy: StartProxy, upstream: ScriptedUpstream, bank: Bank
 ) -> None:
-    url = start_proxy(mcp=bank.row())
-    upstream.reply(program("3"), program("3"), "Paid.")
-    with connect(url, post_bytes(CHAT, SAME, KEY)):
+    url = start_proxy(mcp=bank.row(require_approval="always"), inspector="open")
+    person = Approver(url)
+    upstream.reply(program("20"))
+    with connect(url, post_bytes(CHAT, SAME)):
+        person.decide("approve")
         wait_until(lambda: bank.count("get "))
+    wait_until(lambda: bank.count("cancel "))
+
+
+def test_a_task_that_cannot_be_stored_is_not_asked_for(
+    start_app: Any, upstream: ScriptedUpstream, bank: Bank
+) -> None:
+    """Its result would be lost with its process, and the request could be answered twice."""
+    url, services = start_app(mcp=bank.row())
+    database = services.stores.database
+    upstream.reply(program("start late"), "It is unknown.")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(send, url + CHAT, SAME, KEY)
+        wait_until(lambda: bank.count("pay {"))
+        database.run("ALTER TABLE journal RENAME TO gone")
+        assert asked.result(60)[0] == 200
+        database.run("ALTER TABLE gone RENAME TO journal")
+    assert "its task could not be stored" in prompt(upstream)
+    upstream.reply(program("start late"), "It is unknown.")
     assert send(url + CHAT, SAME, KEY)[0] == 200
-    assert "pay is done" in prompt(upstream)
-    assert (bank.count("cancel "), bank.count("pay {")) == (0, 1)
+    assert UNKNOWN in prompt(upstream)
+    assert (bank.count("pay {"), bank.count("get ")) == (1, 0)
 
 
 def test_a_killed_process_is_asked_again_and_gets_the_result_of_its_task(
@@ -156,10 +231,10 @@ def test_a_task_is_asked_for_only_at_its_server(bank: Bank) -> None:
         hosted = servers.resolve(chat(), "")
         task = called(hosted, "pay", how="0").task
         tool = hosted.tools[0]
-        assert tool.resume(task).result(30).content == "pay is done"
+        assert tool.resume(AwaitedTask(task, math.inf)).result(30).content == "pay is done"
         gets = bank.count("get ")
         other = f"{'0' * 16} {task.split()[1]}"
-        assert tool.resume(other).result(30).outcome == "unknown"
+        assert tool.resume(AwaitedTask(other, math.inf)).result(30).outcome == "unknown"
         assert bank.count("get ") == gets
 
 

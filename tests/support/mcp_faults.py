@@ -1,6 +1,7 @@
 """A misbehaving MCP server, as a process of its own: `stdio` and `http` start it.
 
-The variable TOKEN is the bearer token that it requires, LOG a file that tells what it was asked.
+The variable TOKEN is the bearer token that it requires, LOG a file that tells what it was asked, LISTEN what
+it does when it is first asked for changes: refuse, hang, or end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import uvicorn
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
@@ -117,11 +119,26 @@ async def call_tool(context: Any, params: Any) -> types.CallToolResult:
     return _text("done")
 
 
+listened = ListenHandler(bus)
+
+
+async def listen(context: Any, params: Any) -> Any:
+    match os.environ.pop("LISTEN", ""):
+        case "refuse":
+            raise MCPError(types.METHOD_NOT_FOUND, "no such method")
+        case "hang":
+            await anyio.sleep_forever()
+        case "end":
+            listened.close()
+            return {}
+    return await listened(context, params)
+
+
 server = Server(
     "faults",
     on_list_tools=list_tools,
     on_call_tool=call_tool,
-    on_subscriptions_listen=ListenHandler(bus),
+    on_subscriptions_listen=listen,
 )
 
 

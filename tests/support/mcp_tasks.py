@@ -1,19 +1,22 @@
 """An MCP server that makes its calls as tasks (SEP-2663), as a process of its own on HTTP: `http` starts it.
 
 Its tools ``pay``, and ``look``, which only reads, have the argument ``how``: a number of seconds, after which
-the task is completed, one of `ENDS`, or of the forms of `mcp_asking`. The log tells what it was asked.
+the task is completed ("20, 1": the first, and each later one), one of `ENDS`, or of the forms of
+`mcp_asking`. The log tells what it was asked, and what was made.
 """
 
 from __future__ import annotations
 
 import secrets
 import sys
+import threading
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.lowlevel import Server
@@ -24,6 +27,10 @@ from tests.support.tools import strings
 
 Json = dict[str, Any]
 EXTENSION = "io.modelcontextprotocol/tasks"
+DONE: Json = {
+    "status": "completed",
+    "result": {"content": [{"type": "text", "text": "pay is done"}]},
+}
 ENDS: dict[str, Json] = {
     "fail": {"status": "failed", "error": {"code": -32603, "message": "no money left"}},
     "refuse": {
@@ -35,7 +42,19 @@ ENDS: dict[str, Json] = {
     "no result": {"status": "completed"},
     "forget": {"status": "working"},
     "stay busy": {"status": "working"},
+    "be another": {"taskId": "another", **DONE},
+    "be of no known type": {"resultType": "weird", **DONE},
+    "have no known result": {
+        "status": "completed",
+        "result": {"resultType": "weird", "content": []},
+    },
+    "go on": {"status": "working"},
+    "end anyway": {"status": "working"},
+    "start late": DONE,
+    "answer": DONE,
 }
+"""A task that has to ``go on`` or ``end anyway`` does so when it is cancelled. ``answer`` is no task: a
+result of an unknown type."""
 
 
 @dataclass
@@ -43,6 +62,7 @@ class Task:
     id: str
     tool: str
     how: str
+    seconds: float = 0
     began: float = field(default_factory=time.monotonic)
     answer: str = ""
     is_cancelled: bool = False
@@ -50,17 +70,21 @@ class Task:
 
     @property
     def state(self) -> Json:
-        if self.is_cancelled:
-            return {"status": "cancelled"}
+        if self.is_cancelled and self.how != "go on":
+            return DONE if self.how == "end anyway" else {"status": "cancelled"}
         if self.how in ENDS:
             return ENDS[self.how]
         if self.how in mcp_asking.FORMS and not self.answer:
             request = {"method": "elicitation/create", "params": mcp_asking.question(self.how)}
             return {"status": "input_required", "inputRequests": {"q": request}}
-        if not self.answer and time.monotonic() < self.began + float(self.how):
+        if not self.answer and time.monotonic() < self.began + self.seconds:
             return {"status": "working"}
         text = f"{self.tool} is done{self.answer}"
         return {"status": "completed", "result": {"content": [{"type": "text", "text": text}]}}
+
+    def make(self) -> None:
+        if not self.is_cancelled:
+            log(f"made {self.id}")
 
 
 tasks: dict[str, Task] = {}
@@ -90,12 +114,21 @@ async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
 async def call_tool(context: Any, params: Any) -> Any:
     declared = context.meta["io.modelcontextprotocol/clientCapabilities"]["extensions"]
     assert EXTENSION in declared
-    task = Task(secrets.token_hex(8), params.name, params.arguments["how"])
+    how = params.arguments["how"]
+    task = Task(secrets.token_hex(8), params.name, how)
+    if how not in ENDS and how not in mcp_asking.FORMS:
+        durations = [float(one) for one in how.split(", ")]
+        task.seconds = durations[-1 if any(one.how == how for one in tasks.values()) else 0]
+        threading.Timer(task.seconds, task.make).start()
     tasks[task.id] = task
     log(f"{params.name} {params.arguments} is {task.id}")
+    if how == "answer":
+        return {"resultType": "weird", "content": [{"type": "text", "text": "pay is done"}]}
+    if how == "start late":
+        await anyio.sleep(2)
     if task.how == "forget":
         del tasks[task.id]
-    return {"resultType": "task", **shown(task), "status": "working"}
+    return {**shown(task), "resultType": "task", "taskId": task.id, "status": "working"}
 
 
 def found(context: Any, params: Params) -> Task:

@@ -67,7 +67,10 @@ def _texts(result: HostedCallFinished) -> list[str]:
 def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
     """The pages; a client gets no text of them, as at Anthropic, where it is encrypted."""
     if result.is_error:
-        return {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+        return {
+            "type": "web_search_tool_result_error",
+            "error_code": result.error_code or "unavailable",
+        }
     return [
         {
             "type": "web_search_result",
@@ -83,7 +86,8 @@ def _found_pages(result: HostedCallFinished) -> list[Json] | Json:
 def _fetched(call: HostedCallStarted, result: HostedCallFinished) -> Json:
     """The text of a page, as a document."""
     if result.is_error:
-        return {"type": "web_fetch_tool_result_error", "error_code": "url_not_accessible"}
+        code = result.error_code or "url_not_accessible"
+        return {"type": "web_fetch_tool_result_error", "error_code": code}
     source = {"type": "text", "media_type": "text/plain", "data": "\n".join(_texts(result))}
     document = {"type": "document", "source": source, "title": None, "citations": None}
     page = {"url": call.arguments["url"], "retrieved_at": None, "content": document}

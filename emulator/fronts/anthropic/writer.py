@@ -105,7 +105,7 @@ class MessageWriter:
         has the results in the order of the calls."""
         self._hosted_results: dict[str, HostedCallFinished] = {}
         self._web_calls = Counter[str]()
-        """The calls of the vendor's types, by type."""
+        """The calls of the vendor's types that did not fail, by type: others are no requests at Anthropic."""
         self._container: Json | None = None
         """Where code has run in this answer."""
         self._accepted = UpstreamAccepted()
@@ -197,7 +197,6 @@ class MessageWriter:
                 yield from self._whole({"type": LISTING, **listed})
             case HostedCallStarted():
                 self._hosted_calls[event.id] = event
-                self._web_calls[event.kind] += event.kind in ("web_search", "web_fetch")
                 yield from self._close()
                 yield from self._begin(call_block(event))
                 for piece in pieces(serialize_arguments(event.arguments, "function")):
@@ -205,6 +204,8 @@ class MessageWriter:
                 yield from self._close()
             case HostedCallFinished():
                 self._hosted_results[event.id] = event
+                kind = self._hosted_calls[event.id].kind
+                self._web_calls[kind] += kind in ("web_search", "web_fetch") and not event.is_error
                 if not self._open:
                     yield from self._known_results()
 
