@@ -18,11 +18,13 @@ PROBE_SECONDS = 0.3
 
 
 class DatabaseFailed(Exception):
-    """The database is unavailable, full or damaged. ``passes``: a retry may succeed."""
+    """The database is unavailable, full or damaged. ``passes``: a retry may succeed. ``of_disk``: its disk is
+    full or failed."""
 
-    def __init__(self, reason: str, *, passes: bool = True) -> None:
+    def __init__(self, reason: str, *, passes: bool = True, of_disk: bool = False) -> None:
         super().__init__(reason)
         self.passes = passes
+        self.of_disk = of_disk
 
 
 class Availability:

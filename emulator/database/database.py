@@ -17,13 +17,13 @@ SECONDS = 1.0
 @contextmanager
 def database_failures(problem: str) -> Iterator[None]:
     """Raises `StoreUnavailable` with ``problem`` if the block cannot use the database, or `StorageFailed` if
-    that does not pass: its disk is full or failed."""
+    its disk is full or failed."""
     try:
         yield
     except DatabaseFailed as error:
-        if error.passes:
-            raise StoreUnavailable(f"{problem} at the moment: {error}") from error
-        raise StorageFailed(f"{problem}: {error}") from error
+        if error.of_disk:
+            raise StorageFailed(f"{problem}: {error}") from error
+        raise StoreUnavailable(f"{problem} at the moment: {error}") from error
 
 
 class Result(NamedTuple):

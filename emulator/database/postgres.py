@@ -165,9 +165,10 @@ class Postgres(Database):
                 self.availability.report_failure(_SERVER)
             # Only in the log: the driver's message has addresses and user names.
             log.warning("database", reason=str(error))
-            lasts = isinstance(error, self._psycopg.errors.DiskFull | UnicodeEncodeError)
-            name = type(error).__name__
-            raise DatabaseFailed(f"PostgreSQL: {name}", passes=not lasts) from error
+            is_full = isinstance(error, self._psycopg.errors.DiskFull)
+            passes = not (is_full or isinstance(error, UnicodeEncodeError))
+            reason = f"PostgreSQL: {type(error).__name__}"
+            raise DatabaseFailed(reason, passes=passes, of_disk=is_full) from error
         self.availability.report_success(_SERVER)
 
     def _is_busy(self) -> bool:

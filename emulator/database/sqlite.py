@@ -162,4 +162,6 @@ def _execute(connection: sqlite3.Connection, query: str, values: Mapping[str, An
 
 def _failure(error: Exception) -> DatabaseFailed:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return DatabaseFailed(str(error), passes=code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
+    passes = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    of_disk = code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
+    return DatabaseFailed(str(error), passes=passes, of_disk=of_disk)

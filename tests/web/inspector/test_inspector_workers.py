@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from emulator.core.errors import StorageFailed
+from emulator.core.errors import StoreUnavailable
 from emulator.database import DatabaseFailed, open_database
 from emulator.traces import Archive, Trace
 from emulator.traces.archive import Row
@@ -324,7 +324,7 @@ def test_a_page_of_a_store_that_fails_says_so() -> None:
     with closing(open_database(":memory:")) as database:
         archive = Archive(database)
         database.run("DROP TABLE traces")
-        with pytest.raises(StorageFailed, match="cannot be read"):
+        with pytest.raises(StoreUnavailable, match="cannot be read"):
             archive.page({}, None)
 
 
