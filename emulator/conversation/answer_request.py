@@ -106,7 +106,8 @@ class AnswerRequest:
     @property
     def omitted(self) -> Omitted:
         """What of the request has no effect, for headers."""
-        return Omitted(self.unsupported_tools, self.upstream_fields.ignored)
+        names = (*self.upstream_fields.ignored, *self.hosted.ignored)
+        return Omitted(self.unsupported_tools, names)
 
     @property
     def unscored(self) -> tuple[str, ...]:

@@ -161,6 +161,8 @@ class HostedTools:
     """The types of items in the request's ``tools`` that the proxy runs itself."""
     notice: str = ""
     """What the model must know of tools that the request asks for and nobody runs."""
+    ignored: tuple[str, ...] = ()
+    """The fields of items in the request's ``tools`` that have no effect."""
 
     def find(self, function_name: str) -> HostedTool | None:
         return next((tool for tool in self.tools if tool.function_name == function_name), None)

@@ -29,6 +29,7 @@ class HostedRoom:
             servers.listings,
             servers.types | served.types,
             served.notice,
+            served.ignored,
         )
 
     @property

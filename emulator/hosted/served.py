@@ -61,26 +61,34 @@ class ServedTypes:
         """Raises `BadRequest` naming the place."""
         tools: list[HostedTool] = []
         types: set[str] = set()
-        notice = ""
+        notice, ignored = "", list[str]()
         for name, served in SERVED.items():
-            items = [
-                (n, tool)
+            items = {
+                f"tools[{n}]": tool
                 for n, tool in enumerate(chat.tools or ())
                 if isinstance(kind := tool.get("type"), str) and served.types.fullmatch(kind)
-            ]
-            if not items and not (name == "web_search" and _has_search_options(chat)):
+            }
+            kinds = {str(item["type"]) for item in items.values()}
+            if name == "web_search":
+                items |= _search_options(chat)
+            if not items:
                 continue
-            place = f"tools[{items[0][0]}]" if items else "web_search_options"
-            item = validated(served.item, items[0][1], place) if items else served.item()
+            place, sent = next(iter(items.items()))
+            item = validated(served.item, sent, place)
             if isinstance(item, WebItem) and item.url_sources:
                 _check_named(item.url_sources, chat, place)
             if (tool := self._tool(name, served, item, place, client)) is not None:
                 tools.append(tool)
-                types |= {str(one["type"]) for _, one in items} | _chosen_type(chat, served)
+                row = self._settings.serve.rows.get(name)
+                unused = item.without_effect(sent, row.names if row else ())
+                ignored += [f"{name}.{each}" for each in unused]
+                types |= kinds | _chosen_type(chat, served)
             elif name == "web_search":
                 _check_not_forced(chat)
                 notice = NO_WEB
-        return HostedTools(tuple(tools), types=frozenset(types), notice=notice)
+        return HostedTools(
+            tuple(tools), types=frozenset(types), notice=notice, ignored=tuple(ignored)
+        )
 
     def _tool(
         self, name: str, served: ServedType, item: Item, place: str, client: str
@@ -201,8 +209,11 @@ def _refused(problem: str, code: HostedError) -> Future[HostedResult]:
     return ended_call(HostedResult(problem, is_error=True, error_code=code))
 
 
-def _has_search_options(chat: ChatCompletionRequest) -> bool:
-    return isinstance((chat.model_extra or {}).get("web_search_options"), Mapping)
+def _search_options(chat: ChatCompletionRequest) -> dict[str, dict[str, Any]]:
+    """Chat's own field for a web search, by its place."""
+    name = "web_search_options"
+    options = (chat.model_extra or {}).get(name)
+    return {name: options} if isinstance(options, dict) else {}
 
 
 def _chosen_type(chat: ChatCompletionRequest, served: ServedType) -> set[str]:

@@ -10,9 +10,9 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, field_validator, model_validator
 
@@ -39,6 +39,11 @@ def _domain(value: Any) -> Domain:
 
 Domains = Annotated[list[Annotated[Domain, PlainValidator(_domain)]], Field(max_length=100)]
 
+_OF_ANY_TOOL = frozenset(
+    {"type", "name", "description", "cache_control", "defer_loading", "allowed_callers", "strict"}
+)
+_LOCATION = "user_location"
+_PLACES = ("country", "region", "city", "timezone")
 MAX_ROWS = 50
 """Of a search."""
 _TOKEN_CHARS = 4
@@ -54,6 +59,22 @@ class Item(BaseModel):
 
     max_uses: Annotated[int, Field(ge=1)] | None = None
 
+    SENT: ClassVar[frozenset[str]] = frozenset()
+    """The fields that have an effect only at a server that takes one of these arguments."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What a server can be sent of it."""
+        return dict(self)
+
+    def without_effect(self, sent: Mapping[str, Any], names: Collection[str]) -> list[str]:
+        """The fields of the item as it was ``sent`` that change nothing: the server takes the arguments
+        ``names``."""
+        acting = type(self).model_fields.keys() - self.SENT
+        taken = {_LOCATION if name in _PLACES else name for name in names}
+        known = _OF_ANY_TOOL | acting | taken
+        return [name for name, value in sent.items() if value is not None and name not in known]
+
 
 class _Filters(BaseModel):
     allowed_domains: Domains | None = None
@@ -61,13 +82,26 @@ class _Filters(BaseModel):
 
 
 class WebItem(Item):
-    """OpenAI has the domains in ``filters``, Anthropic in the tool itself."""
+    """OpenAI has the domains in ``filters``, Anthropic in the tool itself; Chat a place in "approximate"."""
 
+    SENT = frozenset({"search_context_size", _LOCATION})
+
+    search_context_size: str | None = None
+    user_location: Mapping[str, Any] | None = None
     filters: _Filters | None = None
     allowed_domains: Domains | None = None
     blocked_domains: Domains | None = None
     max_content_tokens: Annotated[int, Field(ge=1)] | None = None
     url_sources: URLSources | None = None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """See the base class."""
+        location = self.user_location or {}
+        places = location.get("approximate") or location
+        known = {name: places.get(name) for name in _PLACES} if isinstance(places, Mapping) else {}
+        texts = {name: value for name, value in known.items() if isinstance(value, str)}
+        return {**super().arguments, **texts}
 
     @model_validator(mode="after")
     def _has_one_list(self) -> Self:
@@ -92,9 +126,13 @@ class WebItem(Item):
 
 
 class _ImageItem(Item):
+    SENT = frozenset({"size", "quality", "background", "output_format", "model"})
+
     size: str | None = None
     quality: str | None = None
     background: str | None = None
+    output_format: str | None = None
+    model: str | None = None
 
 
 class _Ranking(BaseModel):
@@ -159,8 +197,8 @@ class ServedType:
 
 def server_arguments(row: ServeRow, item: Item, arguments: Json, client: str) -> Json:
     """The arguments of a call at the server, which no call and no item can add to."""
-    sent = {**arguments, "client": str(client)}
-    values = {own: sent.get(name, getattr(item, name, None)) for name, own in row.names.items()}
+    sent = {**item.arguments, **arguments, "client": str(client)}
+    values = {own: sent.get(name) for name, own in row.names.items()}
     return {own: value for own, value in values.items() if value is not None}
 
 

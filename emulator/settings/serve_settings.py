@@ -75,9 +75,17 @@ class ServeRow(BaseModel):
 
 
 class WebSearchRow(ServeRow):
-    ARGUMENTS = {"query": "string"}
+    ARGUMENTS = dict.fromkeys(
+        ("query", "search_context_size", "country", "region", "city", "timezone"), "string"
+    )
 
     query: str = "query"
+    search_context_size: str = ""
+    country: str = ""
+    """Like the three that follow, of the request's ``user_location``."""
+    region: str = ""
+    city: str = ""
+    timezone: str = ""
     results: str = ""
     """The pages, objects with the three fields below; "": the result is text."""
     url: str = "url"
@@ -86,12 +94,16 @@ class WebSearchRow(ServeRow):
 
 
 class ImageRow(ServeRow):
-    ARGUMENTS = dict.fromkeys(("prompt", "size", "quality", "background"), "string")
+    ARGUMENTS = dict.fromkeys(
+        ("prompt", "size", "quality", "background", "output_format", "model"), "string"
+    )
 
     prompt: str = "prompt"
     size: str = ""
     quality: str = ""
     background: str = ""
+    output_format: str = ""
+    model: str = ""
     result: str = ""
     """Where the image is, in base64 or as a ``data:`` URL; "": the result's first part that is an image."""
 

@@ -123,6 +123,61 @@ READ = {
 ANNOTATED = {"web_search": "url_citation", "file_search": "file_citation"}
 
 
+PLACE = {"type": "approximate", "city": "Oslo", "country": "NO"}
+NEAR = {"tool": "library.find_near", "city": "town", "country": "where"}
+FIELDS: dict[str, tuple[str, Json, Any, str, set[str]]] = {
+    "a place that the server takes": (
+        "responses",
+        {"web_search": NEAR},
+        {"tools": [{"type": "web_search", "user_location": PLACE, "search_context_size": "low"}]},
+        "find_near tea, Oslo, NO",
+        {"web_search.search_context_size"},
+    ),
+    "a place in chat's options": (
+        "chat/completions",
+        {"web_search": NEAR},
+        {"web_search_options": {"user_location": {"type": "approximate", "approximate": PLACE}}},
+        "find_near tea, Oslo, NO",
+        set(),
+    ),
+    "a place that the server does not take": (
+        "responses",
+        {"web_search": {"tool": "library.find_near"}},
+        {"tools": [{"type": "web_search", "user_location": PLACE, "external_web_access": False}]},
+        "find_near tea, -, -",
+        {"web_search.user_location", "web_search.external_web_access"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_of_a_type_reach_the_server_or_are_named(
+    library: Any, upstream: ScriptedUpstream, name: str
+) -> None:
+    """They were dropped without a word."""
+    path, rows, fields, asked, ignored = FIELDS[name]
+    url = library(rows)
+    upstream.reply(block("print(web_search(query='tea'))"), "Done.")
+    question: Json = {"messages": [{"role": "user", "content": "Tea?"}], "input": "Tea?"}
+    question.pop("messages" if path == "responses" else "input")
+    status, headers, answer = send(f"{url}/v1/{path}", {"model": "m", **question, **fields})
+    assert status == 200, answer
+    assert library.log == [asked]
+    assert {*filter(None, headers.get("x-emulator-ignored", "").split(", "))} == ignored
+
+
+def test_a_picture_has_the_format_that_the_server_takes_or_that_is_named(
+    library: Any, upstream: ScriptedUpstream
+) -> None:
+    url = library()
+    upstream.reply(block("image_generation(prompt='a door')"), "Done.")
+    wanted = {"output_format": "jpeg", "partial_images": 2, "size": "8x8", "moderation": None}
+    tools = [{"type": "image_generation", **wanted}]
+    _, headers, _ = send(f"{url}/v1/responses", {"model": "m", "input": "?", "tools": tools})
+    named = {"image_generation.output_format", "image_generation.partial_images"}
+    assert {*headers["x-emulator-ignored"].split(", ")} == named
+
+
 INCLUDE = ["web_search_call.action.sources", "file_search_call.results"]
 
 

@@ -55,6 +55,13 @@ def find(q: str) -> dict[str, list[dict[str, str]]]:
     return {"items": [{"link": url, "name": name, "about": text} for url, name, text in pages]}
 
 
+@server.tool(annotations=READS)
+def find_near(query: str, where: str = "", town: str = "") -> list[dict[str, str]]:
+    """Nothing, wherever."""
+    log(f"find_near {query}, {town or '-'}, {where or '-'}")
+    return []
+
+
 @server.tool(annotations=READS, structured_output=False)
 def find_text(query: str) -> str:
     """The same as text for people."""
