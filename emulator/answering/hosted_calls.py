@@ -225,6 +225,7 @@ class HostedCalls:
         if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"]):
             text = "This URL is neither in a message of the user nor in a result."
             known = known or HostedResult(text, is_error=True)
+        known = known or self._history.former_results.get(call.id)
         yield from self._running.add(tool, call, known, approval_id)
 
     def _is_named(self, url: str) -> bool:
