@@ -218,6 +218,7 @@ class HostedCalls:
         approval_id: str | None = None,
     ) -> Iterator[AnswerEvent]:
         """Start a call, unless its result is ``known``."""
+        known = known or self._history.former_results.get(call.id)
         self._call_count += 1
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."
@@ -225,7 +226,6 @@ class HostedCalls:
         if tool.kind == "web_fetch" and not self._is_named(call.arguments["url"]):
             text = "This URL is neither in a message of the user nor in a result."
             known = known or HostedResult(text, is_error=True)
-        known = known or self._history.former_results.get(call.id)
         yield from self._running.add(tool, call, known, approval_id)
 
     def _is_named(self, url: str) -> bool:
