@@ -222,6 +222,7 @@ class HostedCalls:
         approval_id: str | None = None,
     ) -> Iterator[AnswerEvent]:
         """Start a call, unless its result is ``known``."""
+        known = known or self._history.former_results.get(call.id)
         self._call_count += 1
         if self._call_count > self._limit:
             text = f"Not called: an answer may have at most {self._limit} calls of such tools."

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from emulator.core import json_codec
 from emulator.core.errors import StoreUnavailable
@@ -29,7 +30,7 @@ from emulator.core.protocol import PARAGRAPH, ChatCompletionRequest, Message
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.history.keys import Keys, Walk
 from emulator.history.model_view import ModelView, model_view_of
-from emulator.hosted.hosted_tool import IMAGE
+from emulator.hosted.hosted_tool import IMAGE, HostedResult
 from emulator.programs.call_history import last_result
 from emulator.programs.saved import SavedProgram
 
@@ -39,6 +40,7 @@ _FORMAT = b"2"
 """Another number for rows that an older version cannot read, or this one not the older."""
 _REASONING = "reasoning_content"
 _TOO_LARGE = "The result of this call was too large to be stored for this request."
+_RESULTS = TypeAdapter(dict[str, HostedResult])
 
 
 def history_documents(database: Database, seconds: float) -> Documents[bytes]:
@@ -60,6 +62,8 @@ class History:
     """With the messages that the client lacks; each answer carries what the model saw of it."""
     find_turn: Callable[[], str] = str
     """Returns the name of the request's turn, "" if the client does not say that it repeats requests."""
+    former_results: Mapping[str, HostedResult] = field(default_factory=dict)
+    """By call id: what the version before, which had no journal, has stored of this answer's hosted calls."""
     _turn: str | None = None
     """The name, once it was asked for."""
     _act_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -157,11 +161,13 @@ def recall(
         for at in _of_last_question(messages)
         for call in messages[at].tool_calls or ()
     }
-    names = [*places, *programs]
+    last_id = _last_id(messages) if may_repeat_calls else ""
+    former = keys.of("results", last_id)
+    names = [*places, *programs, *([former] if last_id else [])]
     try:
         rows = store.get_many(names) if names else {}
     except DatabaseFailed as error:
-        if may_repeat_calls and _last_id(messages):
+        if last_id:
             problem = "The program that makes hosted calls cannot be read at the moment"
             raise StoreUnavailable(f"{problem}: {error}") from error
         log.warning("the history is shown as the client has it", reason=str(error))
@@ -176,7 +182,15 @@ def recall(
     last = max(((at, key) for key, at in programs.items() if key in values), default=None)
     waiting = {} if last is None else {last[0]: SavedProgram.load(values[last[1]])}
     recalled = _recalled(messages, answers, waiting)
-    return History(store, keys, walk, messages, recalled)
+    results = _former_results(values.get(former, b"{}"))
+    return History(store, keys, walk, messages, recalled, former_results=results)
+
+
+def _former_results(value: bytes) -> Mapping[str, HostedResult]:
+    try:
+        return _RESULTS.validate_json(value)
+    except ValidationError:  # a row of another kind
+        return {}
 
 
 def _last_id(messages: Sequence[Message]) -> str:
