@@ -345,7 +345,7 @@ def test_a_file_in_the_input_is_written_out_for_a_model_that_runs_no_code(
 @pytest.mark.parametrize(
     ("part", "status", "param"),
     [
-        ({"file_id": "file-0"}, 404, "file_id"),
+        ({"file_id": "file-0"}, 404, "input[0].content[0].file_id"),
         ({"file_data": "data:text/csv;base64,?"}, 400, "input[0].content[0].file_data"),
         ({}, 400, "input[0].content[0].file_data"),
         ({"file_data": "MSwy", "filename": "../a"}, 400, "filename"),
@@ -362,7 +362,7 @@ def test_an_unusable_input_file_is_refused(proxy: str, part: Json, status: int, 
     [
         ("cntr_0", 404, "tools[0].container"),
         ({"type": "what"}, 400, "tools[0].container"),
-        ({"type": "auto", "file_ids": ["file-0"]}, 404, "file_id"),
+        ({"type": "auto", "file_ids": ["file-0"]}, 404, "tools[0].container.file_ids[0]"),
         ({"type": "auto", "memory_limit": "64g"}, 400, "memory_limit"),
         (
             {"type": "auto", "network_policy": {"type": "allowlist", "allowed_domains": ["a.b"]}},
