@@ -3,8 +3,8 @@
     answers ── a statement has no answer in time ──► fails, except for its probes ── one succeeds ──► answers
 
 What fails by itself is a part: the server (or the file), a table that another session has locked, or a lock.
-Without this, each statement of a request would wait for its own deadline. A probe waits `PROBE_SECONDS` at
-most: it belongs to a request, which may be the only one.
+Without this, each statement of a request would wait for its own deadline. A probe waits `PROBE_SECONDS` for
+a lock: it belongs to a request, which may be the only one.
 """
 
 from __future__ import annotations

@@ -194,7 +194,8 @@ class Postgres(Database):
         text, table = _translated(query)
         part = part or table
         is_probe = self.availability.is_probe(part)
-        seconds = 2 * PROBE_SECONDS if is_probe or hurries else math.inf
+        # A server that only is slow must be found to answer.
+        seconds = _CONNECT_SECONDS if hurries else math.inf
         errors = self._psycopg.errors
         with connection.cursor() as cursor:
             try:
