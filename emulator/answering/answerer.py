@@ -298,7 +298,7 @@ class Answerer:
                 stays = state.question is not None or reply.repeats_answer
                 if stays and state.standing and not reply.draft.calls:
                     yield from state.standing.show_rest()
-                yield from reply.beside
+                yield from reply.extras
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)
                 return
@@ -391,7 +391,7 @@ class Answerer:
                 metrics.MODEL_TURNS.inc()
                 reply.record()
                 yield replace(accepted, headers=stream.headers, ignored=self.request.unscored)
-                for delta in read_deltas(stream, self.request.profile, state.counter, reply.beside):
+                for delta in read_deltas(stream, self.request.profile, state.counter, reply.extras):
                     size += len(delta.content) + len(delta.reasoning)
                     yield from reply.feed(delta.content, delta.reasoning)
                     finish_reason = delta.finish_reason or finish_reason

@@ -161,7 +161,7 @@ class _RecordedCall:
 
     def _has_noted(self, task: str) -> bool:
         """Return False if the task could not be stored. Then nobody asks for its result: a process that asked
-        and was killed would leave an act of which nobody knows how it ended."""
+        and was killed would leave an act whose outcome is unknown."""
         try:
             return self.journal is None or self.journal.note_task(self.key, task)
         except DatabaseFailed as error:

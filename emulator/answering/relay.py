@@ -28,7 +28,7 @@ from emulator.reading.events import Reasoning, Text
 from emulator.reading.reasoning import LeadingReasoning
 from emulator.rendering.program_transcript import model_history
 from emulator.rendering.transcript import with_one_system, without_developer
-from emulator.reply.beside_words import beside_words
+from emulator.reply.extras import reply_extras
 from emulator.reply.prose import StopFilter
 from emulator.reply.verdicts import answer_finish_reason
 from emulator.upstream.failures import quote
@@ -139,7 +139,7 @@ def expand_relayed_chunks(
                 yield ReasoningDelta(reasoning)
             tokens += (choice.get("logprobs") or {}).get("content") or ()
             yield from _with_logprobs(words.feed(choice["delta"].get("content") or ""), tokens)
-            yield from words.with_beside(choice["delta"])
+            yield from words.with_extras(choice["delta"])
             if reason := choice.get("finish_reason"):
                 finish_reason = "tool_calls" if calls else answer_finish_reason(reason)
             # vLLM and SGLang report which stop string it was.
@@ -190,9 +190,9 @@ class _RelayedProse:
         if rest := self.stops.close():
             yield ContentDelta(rest)
 
-    def with_beside(self, delta: Mapping[str, Any]) -> Iterator[AnswerEvent]:
-        """What ``delta`` has beside words, after the words before it."""
-        for event in beside_words(delta):
+    def with_extras(self, delta: Mapping[str, Any]) -> Iterator[AnswerEvent]:
+        """What ``delta`` has besides words, after the words before it."""
+        for event in reply_extras(delta):
             if not isinstance(event, PageCited):
                 yield from self.end_part()
             yield event

@@ -130,7 +130,7 @@ class ModelImage:
         return "[an image]" if self.url.startswith("data:") else f"[an image]({self.url})"
 
 
-BesideWords = RefusalDelta | PageCited | ModelImage
+ReplyExtra = RefusalDelta | PageCited | ModelImage
 """What a model's server sends in fields of their own."""
 
 
@@ -354,7 +354,7 @@ AnswerEvent = (
     | RelayedChunk
     | ReasoningDelta
     | ContentDelta
-    | BesideWords
+    | ReplyExtra
     | ToolCall
     | CallStarted
     | ArgumentsDelta

@@ -151,12 +151,12 @@ def state_names(fields: Mapping[str, Any], named: Collection[str]) -> list[str]:
 
 def without(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The fields without ``names``, which are those of `state_names`."""
-    kept = {name: value for name, value in fields.items() if name not in names}
+    rest = {name: value for name, value in fields.items() if name not in names}
     for name in names:
         outer, dot, inner = name.partition(".")
-        if dot and isinstance(found := kept.get(outer), dict):
-            kept[outer] = {each: value for each, value in found.items() if each != inner}
-    return kept
+        if dot and isinstance(found := rest.get(outer), dict):
+            rest[outer] = {each: value for each, value in found.items() if each != inner}
+    return rest
 
 
 def check_fields(table: Table, fields: Mapping[str, Any]) -> None:

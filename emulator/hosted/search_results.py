@@ -99,7 +99,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _path(parts: SplitResult) -> str:
-    """The path as a server reads it: whoever writes a URL may write ``/blog/../secret``."""
+    """The path as a server reads it: a URL may have ``/blog/../secret``."""
     path = unquote(parts.path).replace("\\", "/")
     normal = normpath(f"/{path.lstrip('/')}")
     return f"{normal}/" if path.endswith("/") and normal != "/" else normal

@@ -15,9 +15,9 @@ from typing import Any
 
 from emulator.conversation.profiles import Profile
 from emulator.core.errors import UpstreamFailed
-from emulator.core.events import BesideWords
-from emulator.reply.beside_words import beside_words
+from emulator.core.events import ReplyExtra
 from emulator.reply.call_assembly import CallAssembler, CallFragments
+from emulator.reply.extras import reply_extras
 from emulator.upstream.interface import UpstreamReply
 from emulator.upstream.usage_counter import UsageCounter
 
@@ -35,10 +35,10 @@ class ReplyDelta:
 
 
 def read_deltas(
-    reply: UpstreamReply, profile: Profile, counter: UsageCounter, beside: list[BesideWords]
+    reply: UpstreamReply, profile: Profile, counter: UsageCounter, extras: list[ReplyExtra]
 ) -> Iterator[ReplyDelta]:
     """Yield the text of ``reply`` as it arrives; nothing that has arrived waits for more. What it has
-    beside is added to ``beside``.
+    besides is added to ``extras``.
 
     Raises `UpstreamFailed` after everything that arrived before the error.
     """
@@ -58,7 +58,7 @@ def read_deltas(
             for choice in chunk["choices"]:
                 delta, reason = choice["delta"], choice.get("finish_reason")
                 thought = profile.reasoning(delta)
-                beside += beside_words(delta)
+                extras += reply_extras(delta)
                 words = delta.get("content") or ""
                 words += calls.feed(words, delta.get("tool_calls") or (), ends=bool(reason))
                 if (reason or (thought and content)) and (reasoning or content):

@@ -11,10 +11,10 @@ from emulator.conversation.answer_format import AnswerFormat, FormatMismatch
 from emulator.conversation.call_policy import CallPolicy
 from emulator.core.events import (
     AnswerEvent,
-    BesideWords,
     ContentDelta,
     ReasoningDelta,
     RefusalDelta,
+    ReplyExtra,
 )
 from emulator.reading.events import BlockDelta, BlockEnd, BlockStart, Event, Reasoning, Text
 from emulator.reading.reply_splitter import EventSplitter, ReasoningStart
@@ -81,8 +81,8 @@ class ReplyReader:
         self._answered = False
         self.words = ""
         """The answer, if it is words."""
-        self.beside: list[BesideWords] = []
-        """What the reply has beside them."""
+        self.extras: list[ReplyExtra] = []
+        """What the reply has besides them."""
         self._has_content = False
         """Whether the reply has prose or a block outside of reasoning."""
         self.done = False
@@ -172,13 +172,13 @@ class ReplyReader:
     def verdict(self) -> Verdict:
         if (verdict := self.draft.verdict) is not None:
             return verdict
-        if any(isinstance(one, RefusalDelta) for one in self.beside):  # no other reply will come
+        if any(isinstance(one, RefusalDelta) for one in self.extras):  # no other reply will come
             return FinalReply()
         if self._misformed:
             return UnusableReply("format", {"diagnostics": self._misformed})
         if self._call_policy.required:
             return UnusableReply("required", {"names": self._names()})
-        if not (self._answered or self.beside):
+        if not (self._answered or self.extras):
             return UnusableReply("empty", {"names": self._names()})
         return FinalReply()
 

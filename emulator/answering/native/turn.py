@@ -34,13 +34,13 @@ from emulator.core.events import (
 from emulator.core.json_codec import SORTED, dumps
 from emulator.reading.events import BlockEnd, BlockStart, Event, Text
 from emulator.reading.reply_splitter import ReplySplitter
-from emulator.reply.beside_words import FIELDS
 from emulator.reply.call_assembly import (
     CallAssembler,
     CallChecker,
     CallFragments,
     UnusableCall,
 )
+from emulator.reply.extras import FIELDS
 from emulator.reply.prose import Prose, StopFilter
 from emulator.reply.reply_reader import ReplyReader
 from emulator.reply.verdicts import (
@@ -119,8 +119,8 @@ class NativeTurn:
         self._cut_off = self._dropped_cut_call = self._has_content = False
         self._logprobs: list[Any] = []
         """Of words that are not sent yet."""
-        self._beside: list[RelayedChunk] = []
-        """What came beside such words, and follows them."""
+        self._extras: list[RelayedChunk] = []
+        """What came with such words, and follows them."""
 
     @property
     def done(self) -> bool:
@@ -178,7 +178,7 @@ class NativeTurn:
             yield from self._events(self._reply.show_rest())
         if self._has_calls and self._call_policy.required and (words := self._reply.prose.close()):
             yield self._chunk({"content": words})
-        yield from self._beside
+        yield from self._extras
         yield from self._send_pending()
 
     def end(self, *, length: bool = False) -> RelayedChunk:
@@ -218,7 +218,7 @@ class NativeTurn:
         if not isinstance(content, str) or not content:
             passing = RelayedChunk(chunk if alone else _with(chunk, delta=rest))
             if self._reply.is_undecided and any(rest.get(name) for name in FIELDS):
-                self._beside.append(passing)
+                self._extras.append(passing)
             elif not self.done:
                 yield passing
             return
@@ -229,10 +229,10 @@ class NativeTurn:
             yield RelayedChunk(chunk)
             return
         self._logprobs += (chunk["choices"][0].get("logprobs") or {}).get("content") or ()
-        beside = {n: v for n, v in rest.items() if n in FIELDS and v}
-        if beside:
-            self._beside.append(RelayedChunk(_with(chunk, delta=beside, logprobs=None)))
-        others = {n: v for n, v in rest.items() if n != "content" and n not in beside}
+        extras = {n: v for n, v in rest.items() if n in FIELDS and v}
+        if extras:
+            self._extras.append(RelayedChunk(_with(chunk, delta=extras, logprobs=None)))
+        others = {n: v for n, v in rest.items() if n != "content" and n not in extras}
         if _has_values(others):
             yield RelayedChunk(_with(chunk, delta=others, logprobs=None))
         yield from self._events(events)

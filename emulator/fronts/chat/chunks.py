@@ -19,7 +19,6 @@ from emulator.core.events import (
     AnswerEvent,
     ApprovalRequested,
     ArgumentsDelta,
-    BesideWords,
     CallStarted,
     ContentDelta,
     Finish,
@@ -31,6 +30,7 @@ from emulator.core.events import (
     ReasoningDelta,
     RefusalDelta,
     RelayedChunk,
+    ReplyExtra,
     Summary,
     ToolCall,
     ToolsListed,
@@ -197,7 +197,7 @@ class _ChoiceWriter:
         return {**self._base, "choices": [choice]}
 
 
-def _delta(event: ReasoningDelta | BesideWords) -> dict[str, Any]:
+def _delta(event: ReasoningDelta | ReplyExtra) -> dict[str, Any]:
     match event:
         case ReasoningDelta(text):
             return {"reasoning_content": text}

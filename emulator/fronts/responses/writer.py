@@ -219,7 +219,7 @@ class ResponseWriter:
             case ContentDelta() | RefusalDelta():
                 yield from self._message(event)
             case PageCited() | ModelImage():
-                yield from self._beside(event)
+                yield from self._extras(event)
             case CallStarted() | ArgumentsDelta() | ToolCall():
                 yield from self._call(event)
             case CodeStarted() | CodeDelta() | CodeComplete() | CodeFinished():
@@ -250,7 +250,7 @@ class ResponseWriter:
         logprobs = event.logprobs if isinstance(event, ContentDelta) else ()
         yield from self._open_as(writer).feed(text, logprobs)
 
-    def _beside(self, event: PageCited | ModelImage) -> Events:
+    def _extras(self, event: PageCited | ModelImage) -> Events:
         if isinstance(event, PageCited):
             self._citations.add_cited(event)
             return

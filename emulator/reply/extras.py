@@ -1,5 +1,5 @@
-"""What a reply has beside its words and calls, in fields of OpenAI's models and of OpenRouter: a refusal, the
-pages that it cites, images that the model made. What is malformed is skipped.
+"""What a reply has besides words and calls, in fields of OpenAI's models and of OpenRouter: a refusal, cited
+pages, images that the model made. What is malformed is skipped.
 """
 
 from __future__ import annotations
@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from emulator.core.events import BesideWords, ModelImage, PageCited, RefusalDelta
+from emulator.core.events import ModelImage, PageCited, RefusalDelta, ReplyExtra
 
 FIELDS = ("refusal", "annotations", "images")
 
 
-def beside_words(delta: Mapping[str, Any]) -> Iterator[BesideWords]:
+def reply_extras(delta: Mapping[str, Any]) -> Iterator[ReplyExtra]:
     """Read one delta, which is a server's own JSON."""
     if isinstance(refusal := delta.get("refusal"), str) and refusal:
         yield RefusalDelta(refusal)

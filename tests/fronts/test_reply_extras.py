@@ -1,4 +1,4 @@
-"""What a model's server sends beside words is the same over every API, plain and streamed, whoever calls the
+"""What a model's server sends besides words is the same over every API, plain and streamed, whoever calls the
 tools: a refusal, which stays in the next prompt; the pages that it cites; images of the model.
 """
 
@@ -10,7 +10,7 @@ import anthropic
 import openai
 import pytest
 
-from emulator.reply.beside_words import FIELDS
+from emulator.reply.extras import FIELDS
 from tests.conftest import StartProxy
 from tests.support.openai_wire import validator
 from tests.support.raw_http import send
@@ -134,7 +134,7 @@ def shown(*urls: str) -> dict[str, Any]:
 
 
 ODD = {"annotations": [1, {"type": "url_citation", "url_citation": {"url": 2}}], "images": {"a": 1}}
-BESIDE = [{"content": "So."}, CITED, CITED, shown(PNG), shown(LINK)]
+EXTRAS = [{"content": "So."}, CITED, CITED, shown(PNG), shown(LINK)]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -142,7 +142,7 @@ def test_over_responses_pages_are_annotations_and_images_items(
     url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
 ) -> None:
     """Both were lost, and an answer of nothing but an image was empty."""
-    upstream.reply(sent(*BESIDE, ODD))
+    upstream.reply(sent(*EXTRAS, ODD))
     offered = {"tools": [{"type": "function", **TOOL}]} if tools else {}
     body = {"model": "m", "input": "Hi", **offered}
     response = check_events(ask_stream(url, body)) if stream else ask(url, body)
@@ -162,7 +162,7 @@ def test_over_responses_pages_are_annotations_and_images_items(
 def test_over_messages_pages_are_citations_and_images_words(
     url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
 ) -> None:
-    upstream.reply(sent(*BESIDE, ODD))
+    upstream.reply(sent(*EXTRAS, ODD))
     client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
     tool = {"name": TOOL["name"], "input_schema": TOOL["parameters"]}
     body: Any = {"model": "m", "max_tokens": 99, "messages": [ASK], "tools": [tool] * tools}
@@ -186,7 +186,7 @@ def test_over_chat_pages_and_images_are_fields_of_the_message(
     url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
 ) -> None:
     """Of two lists in a stream a plain answer had the last one."""
-    upstream.reply(sent(*BESIDE))
+    upstream.reply(sent(*EXTRAS))
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
     offered = {"tools": [GET_WEATHER]} if tools else {}
     body: Any = {"model": "m", "messages": [ASK], **offered}
