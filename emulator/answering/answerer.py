@@ -298,7 +298,9 @@ class Answerer:
                 stays = state.question is not None or reply.repeats_answer
                 if stays and state.standing and not reply.draft.calls:
                     yield from state.standing.show_rest()
-                yield from reply.extras
+                    yield from state.standing.extras
+                else:
+                    yield from reply.extras
                 stop_sequence = reply.prose.stop_sequence if reason == "stop" else None
                 yield Finish(reason, state.usage, stop_sequence)
                 return

@@ -31,6 +31,8 @@ HostedError = Literal[
 """Why a call of a vendor's type failed, in Anthropic's words; "" for any other reason."""
 RunStatus = Literal["completed", "failed", "incomplete"]
 
+IMAGE = "[an image]"
+"""Where an image is, for what has only text."""
 DELTA_CHARS = 256
 """The maximum number of characters of arguments in one delta; clients show arguments as they arrive."""
 
@@ -127,7 +129,7 @@ class ModelImage:
     @property
     def words(self) -> str:
         """For an API, or a place in it, that has only text."""
-        return "[an image]" if self.url.startswith("data:") else f"[an image]({self.url})"
+        return IMAGE if self.url.startswith("data:") else f"{IMAGE}({self.url})"
 
 
 ReplyExtra = RefusalDelta | PageCited | ModelImage

@@ -25,12 +25,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from emulator.core import json_codec
 from emulator.core.errors import StoreUnavailable
-from emulator.core.events import ToolCall
+from emulator.core.events import IMAGE, ToolCall
 from emulator.core.protocol import PARAGRAPH, ChatCompletionRequest, Message
 from emulator.database import MAX_VALUE_BYTES, Database, DatabaseFailed, Documents
 from emulator.history.keys import Keys, Walk
 from emulator.history.model_view import ModelView, model_view_of
-from emulator.hosted.hosted_tool import IMAGE, HostedResult
+from emulator.hosted.hosted_tool import HostedResult
 from emulator.programs.call_history import last_result
 from emulator.programs.saved import SavedProgram
 

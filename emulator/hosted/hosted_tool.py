@@ -8,14 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from emulator.core.events import HostedError, HostedKind
+from emulator.core.events import IMAGE, HostedError, HostedKind
 from emulator.core.protocol import ChatCompletionRequest
 from emulator.hosted.url_sources import URLSources
 from emulator.tools.effects import declares_repeatable, hints_of
-
-IMAGE = "[an image]"
-"""An image of a result in APIs that have only text for it."""
-
 
 SEARCHES: tuple[HostedKind, ...] = ("web_search", "web_fetch", "file_search")
 """The types of vendors that only read."""

@@ -81,12 +81,8 @@ def test_over_responses_a_refusal_is_a_part_of_a_message(
     assert "I cannot." in str(upstream.requests[-1]["messages"])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.usefixtures("refuses")
-def test_over_messages_a_refusal_is_text_with_its_own_stop_reason(
-    url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
-) -> None:
-    """The message ended as a turn of its own accord."""
+def ask_claude(url: str, *, tools: bool, stream: bool) -> tuple[anthropic.Anthropic, Any, Any]:
+    """The client, the body of a request, and its message."""
     client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
     tool = {"name": TOOL["name"], "input_schema": TOOL["parameters"]}
     body: Any = {"model": "m", "max_tokens": 99, "messages": [ASK], "tools": [tool] * tools}
@@ -95,6 +91,16 @@ def test_over_messages_a_refusal_is_text_with_its_own_stop_reason(
             message = streamed.get_final_message()
     else:
         message = client.messages.create(**body)
+    return client, body, message
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.usefixtures("refuses")
+def test_over_messages_a_refusal_is_text_with_its_own_stop_reason(
+    url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
+) -> None:
+    """The message ended as a turn of its own accord."""
+    client, body, message = ask_claude(url, tools=tools, stream=stream)
     assert message.stop_reason == "refusal"
     assert [block.to_dict()["text"] for block in message.content] == ["I cannot."]
     upstream.reply("Fine.")
@@ -163,14 +169,7 @@ def test_over_messages_pages_are_citations_and_images_words(
     url: str, upstream: ScriptedUpstream, tools: bool, stream: bool
 ) -> None:
     upstream.reply(sent(*EXTRAS, ODD))
-    client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
-    tool = {"name": TOOL["name"], "input_schema": TOOL["parameters"]}
-    body: Any = {"model": "m", "max_tokens": 99, "messages": [ASK], "tools": [tool] * tools}
-    if stream:
-        with client.messages.stream(**body) as streamed:
-            message = streamed.get_final_message()
-    else:
-        message = client.messages.create(**body)
+    client, body, message = ask_claude(url, tools=tools, stream=stream)
     words, image, link = [block.to_dict() for block in message.content]
     cited = {"type": "web_search_result_location", "url": PAGE["url"], "title": "A"}
     cited |= {"cited_text": "It is so.", "encrypted_index": ""}
@@ -218,3 +217,15 @@ def test_nothing_but_an_image_is_an_answer(
     assert status == 200, answer
     assert "aGk=" in str(answer) or "[an image]" in str(answer)
     assert len(upstream.requests) == 1
+
+
+def test_a_reply_that_stays_keeps_what_it_cites(
+    start_proxy: StartProxy, upstream: ScriptedUpstream
+) -> None:
+    """The pages of the answer to the question were shown instead of those of the reply that it is about."""
+    block = "```python\nget_weather(location='Oslo')\n```"
+    upstream.reply(sent({"content": f"I could run this:\n\n{block}\n\nShall I?"}, CITED), "NO")
+    body = {"model": "m", "messages": [ASK], "tools": [GET_WEATHER]}
+    message = send(f"{start_proxy()}/v1/chat/completions", body)[2]["choices"][0]["message"]
+    assert len(upstream.requests) == 2
+    assert message["annotations"] == CITED["annotations"]

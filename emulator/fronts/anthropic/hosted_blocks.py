@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from emulator.core.events import HostedCallFinished, HostedCallStarted
-from emulator.hosted.hosted_tool import IMAGE
+from emulator.core.events import IMAGE, HostedCallFinished, HostedCallStarted
 from emulator.hosted.search_results import read_pages
 
 Json = dict[str, Any]

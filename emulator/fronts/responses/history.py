@@ -8,7 +8,7 @@ from typing import Any
 from emulator.answering.cell_resume import NO_OUTPUT
 from emulator.answering.summary import summary_message
 from emulator.conversation.client_history import ClientHistory
-from emulator.core.events import calling_cell
+from emulator.core.events import IMAGE, calling_cell
 from emulator.core.protocol import (
     PARAGRAPH,
     CustomCall,
@@ -24,7 +24,6 @@ from emulator.fronts.responses.hosted_items import call_id
 from emulator.fronts.responses.item_types import Item, Part
 from emulator.fronts.responses.items import MESSAGE_BREAK, Json
 from emulator.fronts.responses.tools import chat_names, qualified
-from emulator.hosted.hosted_tool import IMAGE
 from emulator.rendering.prompt import cell_history
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from emulator.core import json_codec
 from emulator.core.errors import BadRequest
-from emulator.hosted.hosted_tool import IMAGE
+from emulator.core.events import IMAGE
 
 Json: TypeAlias = dict[str, Any]
 

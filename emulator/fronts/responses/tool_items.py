@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from emulator.core import json_codec
+from emulator.core.events import IMAGE
 from emulator.fronts.responses.hosted_items import FILES, IMAGES, SEARCH, SHELL_OUTPUT, item_id
-from emulator.hosted.hosted_tool import IMAGE
 
 Json: TypeAlias = dict[str, Any]
 
