@@ -16,7 +16,7 @@ from tests.support.openai_wire import validator
 from tests.support.raw_http import send
 from tests.support.responses_client import ask, ask_stream, check_events
 from tests.support.scripted import DONE, Reply, ScriptedUpstream, sse
-from tests.support.tools import GET_WEATHER
+from tests.support.tools import GET_WEATHER, function
 
 TOOL = GET_WEATHER["function"]
 ASK = {"role": "user", "content": "Help me"}
@@ -223,9 +223,10 @@ def test_a_reply_that_stays_keeps_what_it_cites(
     start_proxy: StartProxy, upstream: ScriptedUpstream
 ) -> None:
     """The pages of the answer to the question were shown instead of those of the reply that it is about."""
-    block = "```python\nget_weather(location='Oslo')\n```"
-    upstream.reply(sent({"content": f"I could run this:\n\n{block}\n\nShall I?"}, CITED), "NO")
-    body = {"model": "m", "messages": [ASK], "tools": [GET_WEATHER]}
+    mail = function("send_mail", {"type": "object", "properties": {"to": {"type": "string"}}})
+    block = "```python\nsend_mail(to='eve')\n```"
+    upstream.reply(sent({"content": f"Write this:\n\n{block}\n\nIt sends a mail."}, CITED), "NO")
+    body = {"model": "m", "messages": [ASK], "tools": [mail]}
     message = send(f"{start_proxy()}/v1/chat/completions", body)[2]["choices"][0]["message"]
     assert len(upstream.requests) == 2
     assert message["annotations"] == CITED["annotations"]
