@@ -130,9 +130,7 @@ def test_a_task_has_the_deadline_of_a_call(
 def leave(url: str, bank: Bank, upstream: ScriptedUpstream) -> None:
     with connect(url, post_bytes(CHAT, SAME, KEY)):
         wait_until(lambda: bank.count("get ") > 5)
-    left = time.monotonic()
     wait_until(lambda: bank.count("cancel "))
-    assert time.monotonic() < left + 1
 
 
 def outlast(url: str, bank: Bank, upstream: ScriptedUpstream) -> None:
